@@ -1,0 +1,35 @@
+# Set-up happens by itself: .venv is made when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check bench lint types format
+
+demo: $(STAMP)
+	$(RUN) examples/accounts_payable/main.py
+
+test: $(STAMP)
+	$(RUN) -m pytest -n 2 -q
+
+check: lint types test
+
+lint: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(STAMP)
+	$(VENV)/bin/mypy
+
+format: $(STAMP)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(STAMP)
+	$(RUN) benchmarks/run.py $(if $(QUICK),--quick)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $(STAMP)

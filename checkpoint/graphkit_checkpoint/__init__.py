@@ -1,0 +1,1 @@
+"""Floor 1: threads, checkpoints, savers and stored values. Knows nothing of graphs."""

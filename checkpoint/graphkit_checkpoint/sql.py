@@ -1,0 +1,376 @@
+"""Threads in a relational database: tables and statements, written once with SQLAlchemy Core.
+
+Statements of the hot path are compiled once per saver to the text of its dialect and run through the
+driver with positional values: the same SQL as through Core, without building it again on every step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.sql.expression import ClauseElement
+
+from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost
+from graphkit_checkpoint.errors import StorageCorruptError
+from graphkit_checkpoint.layout import (
+    CheckpointRow,
+    PendingRow,
+    Rows,
+    ValueRow,
+    corrupt,
+    open_checkpoint,
+    open_pending,
+    open_value,
+    resolve_tip,
+    to_checkpoint,
+)
+from graphkit_checkpoint.ownership import Holder
+from graphkit_checkpoint.records import Pending, Saved, ThreadState
+
+SCHEMA_VERSION = 1
+PREFIX = "graphkit_"
+
+metadata = MetaData()
+
+schema_table = Table(f"{PREFIX}schema", metadata, Column("version", Integer, primary_key=True))
+
+thread_table = Table(
+    f"{PREFIX}thread",
+    metadata,
+    Column("thread_id", Text, primary_key=True),
+    Column("namespace", Text, primary_key=True),
+    Column("head", Text),
+    Column("epoch", BigInteger, nullable=False),
+    Column("owner", Text),
+    Column("since", Float),
+    Column("lease", Float),
+    Column("expiry", Float),
+)
+
+checkpoint_table = Table(
+    f"{PREFIX}checkpoint",
+    metadata,
+    Column("thread_id", Text, primary_key=True),
+    Column("namespace", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("parent_id", Text),
+    Column("base_id", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+
+value_table = Table(
+    f"{PREFIX}value",
+    metadata,
+    Column("thread_id", Text, primary_key=True),
+    Column("namespace", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    Column("version", Text, primary_key=True),
+    Column("kind", Integer, nullable=False),
+    Column("previous", Text),
+    Column("body", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+
+pending_table = Table(
+    f"{PREFIX}write",
+    metadata,
+    Column("thread_id", Text, primary_key=True),
+    Column("namespace", Text, primary_key=True),
+    Column("checkpoint_id", Text, primary_key=True),
+    Column("task_id", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+
+CHUNK = 200
+"""How many keys one IN list takes; SQLite allows 999 variables in its oldest supported form."""
+
+
+class Statements:
+    """The hot path's statements as text of one dialect. Values are given in the order of the columns."""
+
+    def __init__(self, engine: Engine) -> None:
+        def text(statement: ClauseElement) -> str:
+            return str(statement.compile(dialect=engine.dialect))
+
+        thread = thread_table.c
+        self.insert_thread = text(insert(thread_table))
+        self.insert_checkpoint = text(insert(checkpoint_table))
+        self.insert_value = text(insert(value_table))
+        self.upsert_pending = text(_upsert(engine, pending_table, ("body", "checksum")))
+        # Parameters in the order of SET (the table's), then of WHERE.
+        step = update(thread_table).values(
+            head=func.coalesce(bindparam("b_head"), thread.head),
+            epoch=thread.epoch + literal_column("1"),
+            owner=bindparam("b_owner"),
+            since=bindparam("b_since"),
+            lease=bindparam("b_lease"),
+        )
+        this = (thread.thread_id == bindparam("b_thread"), thread.namespace == bindparam("b_namespace"))
+        self.claim = text(step.where(*this, thread.epoch == bindparam("b_epoch")))
+        self.hold = text(step.where(*this, thread.owner == bindparam("b_token")))
+        keys = (column == bindparam(f"b_{column.name}") for column in pending_table.primary_key.columns)
+        self.delete_pending = text(delete(pending_table).where(*keys))
+
+
+def _upsert(engine: Engine, table: Table, replaced: Sequence[str]) -> ClauseElement:
+    """INSERT that replaces columns of an existing row; both databases spell it alike, Core has it twice."""
+    build = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[engine.dialect.name]
+    statement: Any = build(table)
+    return statement.on_conflict_do_update(  # type: ignore[no-any-return]
+        index_elements=list(table.primary_key.columns),
+        set_={name: statement.excluded[name] for name in replaced},
+    )
+
+
+class SqlSaver(BaseCheckpointSaver):
+    """A saver over an SQLAlchemy engine. Subclasses open the engine and translate its errors."""
+
+    def __init__(self, engine: Engine, *, lease: float) -> None:
+        super().__init__(lease=lease)
+        self.engine = engine
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._statements = Statements(engine)
+
+    # Opening and closing
+
+    @contextmanager
+    def _transaction(self, mode: str) -> Iterator[Connection]:
+        """One transaction, "read" or "write", on the saver's connection; errors come out as ours."""
+        raise NotImplementedError
+        yield
+
+    def close(self) -> None:
+        super().close()
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            self.engine.dispose()
+
+    def _create_tables(self, connection: Connection) -> None:
+        metadata.create_all(connection)
+        version = connection.execute(select(schema_table.c.version)).scalar()
+        if version is None:
+            connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
+        elif version > SCHEMA_VERSION:
+            raise StorageCorruptError(
+                f"the tables of {self.engine.url!r} have schema version {version}, this graphkit knows "
+                f"{SCHEMA_VERSION}; use the newer graphkit that wrote them"
+            )
+
+    # Reading
+
+    def thread(self, thread_id: str) -> ThreadState | None:
+        with self._transaction("read") as connection:
+            return self._thread(connection, thread_id, "")
+
+    def load(self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None) -> Saved | None:
+        with self._transaction("read") as connection:
+            root = self._thread(connection, thread_id, "")
+            state = self._thread(connection, thread_id, namespace) if namespace else root
+            if root is None or state is None:
+                return None
+            wanted = checkpoint_id or state.head
+            row = self._checkpoint(connection, thread_id, namespace, wanted) if wanted else None
+            if row is None:
+                if wanted and not checkpoint_id:
+                    raise corrupt(thread_id, wanted, "the thread's head is missing")
+                return None
+            return self._open(connection, thread_id, namespace, root, row)
+
+    def checkpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
+        table = checkpoint_table.c
+        query = select(table.id).where(table.thread_id == thread_id, table.namespace == namespace)
+        with self._transaction("read") as connection:
+            return list(connection.execute(query.order_by(table.id.desc())).scalars())
+
+    def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
+        table = pending_table.c
+        query = (
+            select(table.checkpoint_id, table.task_id, table.kind, table.key, table.body, table.checksum)
+            .where(table.thread_id == thread_id, table.namespace == "", table.kind == kind, table.key == key)
+            .order_by(table.checkpoint_id.desc())
+        )
+        with self._transaction("read") as connection:
+            rows = connection.execute(query).all()
+        return [open_pending(thread_id, "", PendingRow(*row)) for row in rows]
+
+    def _thread(self, connection: Connection, thread_id: str, namespace: str) -> ThreadState | None:
+        table = thread_table.c
+        query = select(table.head, table.epoch, table.owner, table.since, table.lease).where(
+            table.thread_id == thread_id, table.namespace == namespace
+        )
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        holder = Holder(row.owner, row.since, row.lease) if row.owner is not None else None
+        return ThreadState(row.head, row.epoch, holder)
+
+    def _checkpoint(
+        self, connection: Connection, thread_id: str, namespace: str, checkpoint_id: str
+    ) -> CheckpointRow | None:
+        row = connection.execute(
+            _checkpoint_query(thread_id, namespace).where(checkpoint_table.c.id == checkpoint_id)
+        ).one_or_none()
+        return None if row is None else CheckpointRow(*row)
+
+    def _open(
+        self, connection: Connection, thread_id: str, namespace: str, state: ThreadState, row: CheckpointRow
+    ) -> Saved:
+        own = open_checkpoint(thread_id, namespace, row)
+        bodies = {row.id: (row.parent_id, own)}
+        if own.versions is None:
+            # Ids sort by time, so this range holds the chain; other branches in it are passed over.
+            table = checkpoint_table.c
+            query = _checkpoint_query(thread_id, namespace).where(table.id >= row.base_id, table.id < row.id)
+            for found in map(CheckpointRow._make, connection.execute(query)):
+                bodies[found.id] = (found.parent_id, open_checkpoint(thread_id, namespace, found))
+        tip = resolve_tip(thread_id, row, bodies)
+        values = self._values(connection, thread_id, namespace, row.id, tip.versions)
+        pending = self._pending(connection, thread_id, namespace, row.id)
+        return Saved(state, to_checkpoint(row, own), values, pending, tip)
+
+    def _values(
+        self,
+        connection: Connection,
+        thread_id: str,
+        namespace: str,
+        checkpoint_id: str,
+        versions: dict[str, str],
+    ) -> dict[str, Any]:
+        table = value_table.c
+        columns = (table.channel, table.version, table.kind, table.previous, table.body, table.checksum)
+        keys = list(versions.items())
+        values = dict.fromkeys(versions)
+        found = 0
+        for start in range(0, len(keys), CHUNK):
+            query = select(*columns).where(
+                table.thread_id == thread_id,
+                table.namespace == namespace,
+                tuple_(table.channel, table.version).in_(keys[start : start + CHUNK]),
+            )
+            for row in map(ValueRow._make, connection.execute(query)):
+                values[row.channel] = open_value(thread_id, namespace, checkpoint_id, row)
+                found += 1
+        if found != len(keys):
+            raise corrupt(thread_id, checkpoint_id, f"{len(keys) - found} of its values are missing")
+        return values
+
+    def _pending(
+        self, connection: Connection, thread_id: str, namespace: str, checkpoint_id: str
+    ) -> list[Pending]:
+        table = pending_table.c
+        query = (
+            select(table.checkpoint_id, table.task_id, table.kind, table.key, table.body, table.checksum)
+            .where(
+                table.thread_id == thread_id,
+                table.namespace == namespace,
+                table.checkpoint_id == checkpoint_id,
+            )
+            .order_by(table.task_id, table.kind, table.key)
+        )
+        return [
+            open_pending(thread_id, namespace, PendingRow(*row)) for row in connection.execute(query).all()
+        ]
+
+    # Writing
+
+    def write(self, rows: Rows) -> None:
+        thread_id, namespace = rows.thread_id, rows.namespace
+        statements = self._statements
+        with self._transaction("write") as connection:
+            execute = connection.exec_driver_sql
+            self._admit(connection, rows)
+            if namespace and rows.head is not None:
+                self._move_head(connection, rows)
+            for sql, found in (
+                (statements.insert_checkpoint, rows.checkpoints),
+                (statements.insert_value, rows.values),
+            ):
+                if found:
+                    execute(sql, [(thread_id, namespace, *row) for row in found])
+            self._write_pending(connection, rows)
+
+    def _write_pending(self, connection: Connection, rows: Rows) -> None:
+        this = (rows.thread_id, rows.namespace)
+        if rows.forget:
+            gone = [(*this, *key) for key in rows.forget]
+            connection.exec_driver_sql(self._statements.delete_pending, gone)
+        if rows.pending:
+            values = [(*this, *row) for row in rows.pending]
+            connection.exec_driver_sql(self._statements.upsert_pending, values)
+
+    def _admit(self, connection: Connection, rows: Rows) -> None:
+        """Claim, hold or release the thread in this transaction; raises if it may not write."""
+        if rows.claims and rows.acquire is None:
+            self._create_thread(connection, rows)
+            return
+        head = None if rows.namespace else rows.head
+        owner = (None, None, None) if rows.release else rows.holder
+        sql = self._statements.claim if rows.claims else self._statements.hold
+        witness = rows.acquire.epoch if rows.claims and rows.acquire else rows.holder.token
+        done = connection.exec_driver_sql(sql, (head, *owner, rows.thread_id, "", witness))
+        if done.rowcount != 1:
+            state = self._thread(connection, rows.thread_id, "")
+            now = state.holder if state else None
+            raise conflict(rows.thread_id, now) if rows.claims else lost(rows.thread_id, rows.holder.token, now)
+
+    def _create_thread(self, connection: Connection, rows: Rows) -> None:
+        existing = self._thread(connection, rows.thread_id, "")
+        if existing is not None:
+            raise conflict(rows.thread_id, existing.holder)
+        owner = (None, None, None) if rows.release else rows.holder
+        head = rows.head if not rows.namespace else None
+        values = (rows.thread_id, "", head, 1, *owner, None)
+        connection.exec_driver_sql(self._statements.insert_thread, values)
+
+    def _move_head(self, connection: Connection, rows: Rows) -> None:
+        """The head of a nested graph's namespace; the root's row has been checked already."""
+        table = thread_table.c
+        this = (table.thread_id == rows.thread_id, table.namespace == rows.namespace)
+        done = connection.execute(update(thread_table).where(*this).values(head=rows.head))
+        if done.rowcount == 0:
+            values = (rows.thread_id, rows.namespace, rows.head, 0, None, None, None, None)
+            connection.exec_driver_sql(self._statements.insert_thread, values)
+
+
+def _checkpoint_query(thread_id: str, namespace: str) -> Any:
+    table = checkpoint_table.c
+    columns: Sequence[Any] = (
+        table.id,
+        table.parent_id,
+        table.base_id,
+        table.step,
+        table.body,
+        table.checksum,
+    )
+    return select(*columns).where(table.thread_id == thread_id, table.namespace == namespace)

@@ -1,0 +1,55 @@
+"""graphkit: a checkpointed state-graph engine.
+
+The names below are imported when they are first used, so `import graphkit` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphkit.constants import END, START
+    from graphkit.graph.message import MessagesState, add_messages
+    from graphkit.graph.state import StateGraph
+    from graphkit.questions import interrupt
+    from graphkit.types import Command, Interrupt, RunResult, Send
+
+_HOMES = {
+    "END": "graphkit.constants",
+    "START": "graphkit.constants",
+    "Command": "graphkit.types",
+    "Interrupt": "graphkit.types",
+    "MessagesState": "graphkit.graph.message",
+    "RunResult": "graphkit.types",
+    "Send": "graphkit.types",
+    "StateGraph": "graphkit.graph.state",
+    "add_messages": "graphkit.graph.message",
+    "interrupt": "graphkit.questions",
+}
+
+__all__ = [
+    "END",
+    "START",
+    "Command",
+    "Interrupt",
+    "MessagesState",
+    "RunResult",
+    "Send",
+    "StateGraph",
+    "add_messages",
+    "interrupt",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'graphkit' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,3 @@
+"""Doors to the caches."""
+
+__all__: list[str] = []

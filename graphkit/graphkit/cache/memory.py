@@ -1,0 +1,7 @@
+"""Door to `graphkit_checkpoint.cache`."""
+
+from graphkit_checkpoint.cache import (
+    InMemoryCache,
+)
+
+__all__ = ["InMemoryCache"]

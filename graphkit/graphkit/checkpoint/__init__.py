@@ -1,0 +1,3 @@
+"""Doors to the savers and to serialization."""
+
+__all__: list[str] = []

@@ -1,0 +1,34 @@
+"""Names with a meaning of their own inside a graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["END", "INTERRUPT", "START", "TAG_HIDDEN", "TAG_NOSTREAM"]
+
+START: Final = "__start__"
+"""The entry: edges from it lead to the nodes that run first."""
+
+END: Final = "__end__"
+"""The exit: an edge to it ends that path."""
+
+INTERRUPT: Final = "__interrupt__"
+"""The key under which open questions appear in results and streams."""
+
+TAG_HIDDEN: Final = "graphkit:hidden"
+"""A node tag: hide the node from drawings."""
+
+TAG_NOSTREAM: Final = "nostream"
+"""A model tag: do not stream its tokens."""
+
+COPY: Final = "__copy__"
+"""`update_state(as_node=COPY)`: copy the checkpoint as it is."""
+
+INPUT: Final = "__input__"
+"""`update_state(as_node=INPUT)`: take the values as a new input."""
+
+PARENT: Final = "__parent__"
+"""`Command(graph=PARENT)`: address the graph around this one."""
+
+RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT})
+"""Names that no node and no channel may have."""

@@ -1,0 +1,210 @@
+"""The async driver: coroutines as tasks of the running loop, blocking nodes in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from graphkit.drivers.execute import aexecute, execute
+from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
+from graphkit.drivers.standing import pool_at
+from graphkit.engine import effects
+from graphkit.engine.attempt import Attempt, Outcome
+from graphkit.engine.events import Custom
+from graphkit_checkpoint.base import BaseCheckpointSaver
+
+Reply = tuple[Attempt, Outcome]
+
+
+class AsyncDriver:
+    """Drives one kernel on the running loop. The kernel's return value is left in `result`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.loop = asyncio.get_running_loop()
+        self.arrivals: asyncio.Queue[tuple[Attempt | None, Any]] = asyncio.Queue()
+        self.futures: dict[Attempt, asyncio.Future[Outcome]] = {}
+        self.inline: Attempt | None = None
+        self.saving: asyncio.Future[None] | None = None
+        self.cancelled: BaseException | None = None
+        self.result: Any = None
+
+    def emit(self, value: Any) -> None:
+        """Called by nodes, in any thread."""
+        self.loop.call_soon_threadsafe(self.arrivals.put_nowait, (None, value))
+
+    async def drive(self, kernel: Kernel) -> AsyncGenerator[Any, None]:
+        """Yields events. Closing it early, or cancelling it, gives the thread back."""
+        step: Callable[[Any], effects.Effect] = kernel.send
+        reply: Any = None
+        try:
+            while True:
+                effect = step(reply)
+                step, reply, kind = kernel.send, None, type(effect)
+                if kind is effects.Emit:
+                    yield effect.event  # type: ignore[union-attr]
+                    continue
+                try:
+                    if kind is effects.Next:
+                        while True:
+                            arrived = await self._next(effect.until)  # type: ignore[union-attr]
+                            if not isinstance(arrived, Custom):
+                                break
+                            yield arrived
+                        reply = arrived
+                    else:
+                        reply = await self._obey(effect)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step, reply = kernel.throw, error
+        except StopIteration as stop:
+            self.result = stop.value
+        except GeneratorExit:
+            await self._abandon(kernel)
+            raise
+
+    async def _abandon(self, kernel: Kernel) -> None:
+        """Nobody listens any more: let the kernel clean up, obeying what it asks for, and end it."""
+        step: Any = kernel.throw
+        reply: Any = Abandoned()
+        try:
+            while True:
+                effect = step(reply)
+                step, reply = kernel.send, None
+                if type(effect) is not effects.Emit:
+                    try:
+                        reply = await self._obey(effect)
+                    except Exception as error:
+                        step, reply = kernel.throw, error
+        except (StopIteration, Abandoned):
+            pass
+
+    async def _obey(self, effect: effects.Effect) -> Any:
+        session = self.session
+        if effect is effects.NOW:
+            return time.time()
+        if isinstance(effect, effects.Save):
+            return await self._save(effect)
+        if isinstance(effect, effects.Cancel):
+            return await self._cancel(effect.attempts)
+        if isinstance(effect, effects.Open):
+            saver = self._saver
+            opening = (effect.thread_id, effect.namespace, effect.checkpoint_id, effect.claims)
+            return await self._through(saver.open, *opening)
+        if isinstance(effect, effects.FindAnswers):
+            return await self._through(
+                self._saver.find_pending, effect.thread_id, "answer", effect.question_id
+            )
+        if self.cancelled is not None:
+            error, self.cancelled = self.cancelled, None
+            raise error
+        if isinstance(effect, effects.Start):
+            return self._start(effect.attempts)
+        if isinstance(effect, effects.CacheGet):
+            return session.cache.get(effect.namespace, effect.key) if session.cache else None
+        if isinstance(effect, effects.CachePut):
+            if session.cache:
+                session.cache.put(effect.namespace, effect.key, effect.value, effect.ttl)
+            return None
+        raise TypeError(f"the driver does not know the effect {effect!r}")
+
+    @property
+    def _saver(self) -> BaseCheckpointSaver:
+        assert self.session.saver is not None
+        return self.session.saver
+
+    # Tasks
+
+    def _start(self, attempts: Sequence[Attempt]) -> None:
+        alone = len(attempts) == 1 and not self.futures
+        if alone and self.session.is_inline(attempts[0]) and _has_async_form(attempts[0]):
+            self.inline = attempts[0]
+            return
+        for attempt in attempts:
+            future = self.futures[attempt] = self._submit(attempt)
+            future.add_done_callback(
+                lambda future, attempt=attempt: self.arrivals.put_nowait((attempt, future))  # type: ignore[misc]
+            )
+
+    def _submit(self, attempt: Attempt) -> asyncio.Future[Outcome]:
+        if _has_async_form(attempt) and self.session.pool is None:
+            return self.loop.create_task(aexecute(attempt))
+        pool = self.session.pool or pool_at(self.session.depth)
+        if isinstance(pool, ThreadPoolExecutor):
+            return self.loop.run_in_executor(pool, contextvars.copy_context().run, execute, attempt)
+        return self.loop.run_in_executor(pool, execute, attempt)
+
+    async def _next(self, until: float | None) -> Reply | Custom | None:
+        if self.cancelled is not None:
+            error, self.cancelled = self.cancelled, None
+            raise error
+        if self.inline is not None:
+            attempt, self.inline = self.inline, None
+            # A run of nodes that never wait must not keep the loop from everybody else.
+            await asyncio.sleep(0)
+            return attempt, await aexecute(attempt)
+        while True:
+            try:
+                async with asyncio.timeout(None if until is None else max(0.0, until - time.time())):
+                    attempt_or_none, arrived = await self.arrivals.get()
+            except TimeoutError:
+                return None
+            if attempt_or_none is None:
+                return Custom(value=arrived)
+            if self.futures.pop(attempt_or_none, None) is not None:
+                return attempt_or_none, outcome_of(arrived)
+
+    async def _cancel(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        stopped = []
+        for attempt in attempts:
+            future = self.futures.get(attempt)
+            if future is not None and not future.done() and isinstance(future, asyncio.Task):
+                future.cancel()
+                stopped.append(attempt)
+        if stopped:
+            await asyncio.wait([self.futures[attempt] for attempt in stopped], timeout=5)
+        for attempt in stopped:
+            del self.futures[attempt]
+        return stopped
+
+    # Saving
+
+    async def _save(self, effect: effects.Save) -> None:
+        saver = self._saver
+        if self.saving is not None:
+            before, self.saving = self.saving, None
+            await self._finished(before)
+        if not saver.blocking:
+            saver.commit(effect.commit)
+            return
+        rows = saver.encode(effect.commit)
+        writing = self.loop.run_in_executor(saver.worker, saver.write, rows)
+        if effect.wait:
+            await self._finished(writing)
+        else:
+            self.saving = writing
+
+    async def _through(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call a saver: in its own thread if it may wait."""
+        if not self._saver.blocking:
+            return call(*args)
+        return await self._finished(self.loop.run_in_executor(self._saver.worker, call, *args))
+
+    async def _finished(self, future: asyncio.Future[Any]) -> Any:
+        """The result of a write that has begun. A cancellation waits until it is known whether it is done."""
+        while True:
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError as error:
+                if future.cancelled():
+                    raise
+                self.cancelled = error
+
+
+def _has_async_form(attempt: Attempt) -> bool:
+    return attempt.node.callee.acall is not None

@@ -1,0 +1,166 @@
+"""The sync driver: a superstep of one blocking task runs in the caller's thread, several in a pool,
+`async def` nodes on the standing loop."""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from graphkit.drivers.execute import aexecute, execute
+from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
+from graphkit.drivers.standing import LoopFuture, pool_at, submit_to_loop
+from graphkit.engine import effects
+from graphkit.engine.attempt import Attempt, Outcome
+from graphkit.engine.events import Custom
+from graphkit_checkpoint.base import BaseCheckpointSaver
+
+Reply = tuple[Attempt, Outcome]
+
+
+class SyncDriver:
+    """Drives one kernel. `arrivals` carries outcomes and, from inside nodes, custom values."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.arrivals: queue.SimpleQueue[tuple[Attempt | None, Any]] = queue.SimpleQueue()
+        self.futures: dict[Attempt, Future[Outcome]] = {}
+        self.inline: Attempt | None = None
+        self.saving: Future[None] | None = None
+
+    def emit(self, value: Any) -> None:
+        """Called by nodes, in any thread."""
+        self.arrivals.put((None, value))
+
+    def drive(self, kernel: Kernel) -> Generator[Any, None, Any]:
+        """Yields events, returns what the kernel returns. Closing it early gives the thread back."""
+        step, reply = kernel.send, None
+        try:
+            while True:
+                effect = step(reply)
+                step, kind = kernel.send, type(effect)
+                if kind is effects.Emit:
+                    reply = yield effect.event  # type: ignore[union-attr]
+                    continue
+                try:
+                    if kind is effects.Next:
+                        reply = yield from self._next(effect.until)  # type: ignore[union-attr]
+                    else:
+                        reply = self._obey(effect)
+                except BaseException as error:
+                    step, reply = kernel.throw, error
+        except StopIteration as stop:
+            return stop.value
+        except GeneratorExit:
+            self._abandon(kernel)
+            raise
+
+    def _abandon(self, kernel: Kernel) -> None:
+        """Nobody listens any more: let the kernel clean up, obeying what it asks for, and end it."""
+        step: Any = kernel.throw
+        reply: Any = Abandoned()
+        try:
+            while True:
+                effect = step(reply)
+                step, reply = kernel.send, None
+                if type(effect) is not effects.Emit:
+                    try:
+                        reply = self._obey(effect)
+                    except Exception as error:
+                        step, reply = kernel.throw, error
+        except (StopIteration, Abandoned):
+            pass
+
+    def _obey(self, effect: effects.Effect) -> Any:
+        session = self.session
+        if effect is effects.NOW:
+            return time.time()
+        if isinstance(effect, effects.Start):
+            return self._start(effect.attempts)
+        if isinstance(effect, effects.Save):
+            return self._save(effect)
+        if isinstance(effect, effects.Cancel):
+            return self._cancel(effect.attempts)
+        if isinstance(effect, effects.Open):
+            return _open(_saver(session), effect)
+        if isinstance(effect, effects.FindAnswers):
+            return _saver(session).find_pending(effect.thread_id, "answer", effect.question_id)
+        if isinstance(effect, effects.CacheGet):
+            return session.cache.get(effect.namespace, effect.key) if session.cache else None
+        if isinstance(effect, effects.CachePut):
+            if session.cache:
+                session.cache.put(effect.namespace, effect.key, effect.value, effect.ttl)
+            return None
+        raise TypeError(f"the driver does not know the effect {effect!r}")
+
+    # Tasks
+
+    def _start(self, attempts: Sequence[Attempt]) -> None:
+        alone = len(attempts) == 1 and not self.futures
+        if alone and self.session.is_inline(attempts[0]) and not attempts[0].node.callee.is_async:
+            self.inline = attempts[0]
+            return
+        for attempt in attempts:
+            future = self.futures[attempt] = self._submit(attempt)
+            future.add_done_callback(lambda future, attempt=attempt: self.arrivals.put((attempt, future)))  # type: ignore[misc]
+
+    def _submit(self, attempt: Attempt) -> Future[Outcome]:
+        if attempt.node.callee.is_async and self.session.pool is None:
+            return submit_to_loop(aexecute(attempt))
+        pool = self.session.pool or pool_at(self.session.depth)
+        if isinstance(pool, ThreadPoolExecutor):
+            return pool.submit(contextvars.copy_context().run, execute, attempt)
+        return pool.submit(execute, attempt)
+
+    def _next(self, until: float | None) -> Generator[Any, None, Reply | None]:
+        if self.inline is not None:
+            attempt, self.inline = self.inline, None
+            return attempt, contextvars.copy_context().run(execute, attempt)
+        while True:
+            try:
+                left = None if until is None else max(0.0, until - time.time())
+                attempt_or_none, arrived = self.arrivals.get(timeout=left)
+            except queue.Empty:
+                return None
+            if attempt_or_none is None:
+                yield Custom(value=arrived)
+            elif self.futures.pop(attempt_or_none, None) is not None:
+                return attempt_or_none, outcome_of(arrived)
+
+    def _cancel(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        stopped = []
+        for attempt in attempts:
+            future = self.futures.get(attempt)
+            if future is None or future.done():
+                continue
+            if isinstance(future, LoopFuture):
+                future.stop()
+            elif not future.cancel():
+                continue
+            del self.futures[attempt]
+            stopped.append(attempt)
+        return stopped
+
+    # Saving
+
+    def _save(self, effect: effects.Save) -> None:
+        saver = _saver(self.session)
+        if self.saving is not None:
+            before, self.saving = self.saving, None
+            before.result()
+        if effect.wait or not saver.blocking:
+            saver.commit(effect.commit)
+        else:
+            self.saving = saver.worker.submit(saver.write, saver.encode(effect.commit))
+
+
+def _saver(session: Session) -> BaseCheckpointSaver:
+    assert session.saver is not None
+    return session.saver
+
+
+def _open(saver: BaseCheckpointSaver, effect: effects.Open) -> Any:
+    return saver.open(effect.thread_id, effect.namespace, effect.checkpoint_id, claims=effect.claims)

@@ -1,0 +1,268 @@
+"""The tasks of one superstep at work: started, retried, timed out, recorded as they finish."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from graphkit.channels import MISSING
+from graphkit.engine import effects
+from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome
+from graphkit.engine.events import Custom, TaskEnded, TaskStarted
+from graphkit.engine.prepare import Effects, Standing
+from graphkit.engine.program import NodeSpec, Program
+from graphkit.engine.request import Request
+from graphkit.engine.tasks import Task, output_of, output_record, question_records
+from graphkit.errors import NodeTimeoutError
+from graphkit.types import Command, RetryPolicy
+from graphkit_checkpoint.records import Pending
+from graphkit_checkpoint.serde import fingerprint
+
+BATCH_DELAY = 0.01
+"""Seconds until a task that finished beside slower ones is recorded."""
+
+BATCH_SIZE = 64
+"""How many finished tasks are recorded at once, at the latest."""
+
+
+class Recorder(Protocol):
+    """The run as its crew knows it."""
+
+    program: Program
+    request: Request
+    standing: Standing
+    steps: int
+    held: list[Any]
+    durable: bool
+
+    def record(self, pending: Sequence[Pending], at: str) -> Effects: ...
+
+    def flush(self) -> Effects: ...
+
+
+class Crew:
+    """The tasks of one superstep at work: starting, retrying, timing out, recording."""
+
+    def __init__(self, run: Recorder) -> None:
+        self.run = run
+        self.program = run.program
+        self.request = run.request
+        self.waiting: deque[Task] = deque(task for task in run.standing.tasks if task.runnable)
+        self.tasks = run.standing.tasks
+        self.at = run.standing.checkpoint_id or ""
+        self.single = len(run.standing.tasks) == 1
+        self.live: dict[Attempt, Task] = {}
+        self.timers: list[tuple[float, int, Attempt, bool]] = []
+        self.asked: list[Pending] = []
+        self.failures: list[tuple[Task, Failed]] = []
+        self.unrecorded: list[Task] = []
+        self.for_parent: Command[Any] | None = None
+        self.retrying: dict[Attempt, Task] = {}
+        self.batch_due: float | None = None
+
+    def work(self) -> Effects:
+        """Until every started task has finished, asked or failed."""
+        yield from self._start_waiting()
+        while self.live or self.timers:
+            reply = yield effects.Next(self._until())
+            if reply is None:
+                yield from self._clock()
+            else:
+                attempt, outcome = reply
+                task = self.live.pop(attempt, None)
+                if task is not None:
+                    yield from self._took(attempt, task, outcome)
+            if self.waiting and not self.failures:
+                yield from self._start_waiting()
+            if self.unrecorded and (self.live or self.timers):
+                yield from self._record_batch(len(self.unrecorded) >= BATCH_SIZE)
+
+    # Starting
+
+    def _start_waiting(self) -> Effects:
+        limit = self.request.max_concurrency
+        room = len(self.waiting) if limit is None else limit - len(self.live)
+        attempts = []
+        while self.waiting and room > 0:
+            attempt = yield from self._attempt(self.waiting.popleft())
+            if attempt is not None:
+                attempts.append(attempt)
+                room -= 1
+        if attempts:
+            yield effects.Start(attempts)
+
+    def _attempt(self, task: Task) -> Effects:
+        run, spec = self.run, self.program.spec(task.name)
+        state = run.standing.state
+        arg = self._input(task, spec)
+        if spec.cache is not None:
+            found = yield effects.CacheGet(*self._cache_key(spec, arg))
+            if found is not None:
+                self._finish(task, output_of(found))
+                return None
+        attempt = Attempt(
+            spec,
+            arg,
+            task.place,
+            self.request.scope,
+            self.program.words,
+            {**self.request.answers, **task.answers} if self.request.answers else task.answers,
+            state=(state.channels, state.view) if spec.branches else None,
+        )
+        yield from self._enlist(attempt, task)
+        return attempt
+
+    def _enlist(self, attempt: Attempt, task: Task) -> Effects:
+        task.attempts += 1
+        self.live[attempt] = task
+        if attempt.node.timeout is not None:
+            now: float = yield effects.NOW
+            self._at(now + attempt.node.timeout, attempt, True)
+        if "tasks" in self.request.listen:
+            event = TaskStarted(id=task.id, name=task.name, input=attempt.arg, step=self.run.standing.step + 1)
+            yield effects.Emit(event)
+
+    def _input(self, task: Task, spec: NodeSpec) -> Any:
+        if task.arg is not MISSING:
+            return spec.shape.coerce(task.arg)
+        return spec.shape.of(self.run.standing.state.view, self.request.recursion_limit - self.run.steps)
+
+    def _cache_key(self, spec: NodeSpec, arg: Any) -> tuple[str, str]:
+        assert spec.cache is not None
+        key = fingerprint(arg) if spec.cache.key_func is None else spec.cache.key_func(arg)
+        return f"{self.program.name}/{spec.name}/{spec.callee.name}", key if isinstance(key, str) else key.hex()
+
+    # Outcomes
+
+    def _took(self, attempt: Attempt, task: Task, outcome: Outcome) -> Effects:
+        if outcome.events and "custom" in self.request.listen:
+            for value in outcome.events:
+                yield effects.Emit(Custom(value=value))
+        if type(outcome) is Done:
+            yield from self._done(attempt, task, outcome)
+        elif type(outcome) is Asked:
+            self.asked += question_records(task, outcome)
+            task.questions.update((question.id, (question, mark)) for question, mark in outcome.questions)
+            self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
+        elif type(outcome) is ForParent:
+            self.for_parent = outcome.command
+            task.output = Done([], [])
+        else:
+            assert isinstance(outcome, Failed)
+            yield from self._failed(attempt, task, outcome)
+
+    def _done(self, attempt: Attempt, task: Task, outcome: Done) -> Effects:
+        self._finish(task, outcome)
+        if attempt.node.cache is not None:
+            value = {"writes": [list(write) for write in outcome.writes], "targets": outcome.targets}
+            ttl = attempt.node.cache.ttl
+            namespace, key = self._cache_key(attempt.node, attempt.arg)
+            yield effects.CachePut(namespace, key, value, ttl)
+
+    def _finish(self, task: Task, output: Done) -> None:
+        task.output = output
+        if not self.single:
+            self.unrecorded.append(task)
+        self._tell(task, writes=tuple(output.writes))
+
+    def _tell(self, task: Task, **result: Any) -> None:
+        if self.request.listen & {"updates", "tasks"}:
+            step = self.run.standing.step + 1
+            self.run.held.append(TaskEnded(id=task.id, name=task.name, step=step, **result))
+
+    def _failed(self, attempt: Attempt, task: Task, outcome: Failed) -> Effects:
+        error = outcome.error
+        policy = next((policy for policy in attempt.node.retry if policy.applies_to(error)), None)
+        tries_left = policy is not None and attempt.number < policy.max_attempts and attempt.failure is None
+        if policy is not None and tries_left and not self.failures:
+            yield from self._retry_later(attempt, task, policy)
+            return
+        if attempt.node.handler is not None and attempt.failure is None and isinstance(error, Exception):
+            handling = attempt.again(failure=error)
+            yield from self._enlist(handling, task)
+            yield effects.Start((handling,))
+            return
+        self.failures.append((task, outcome))
+        self._tell(task, error=repr(error))
+        if len(self.failures) == 1:
+            yield from self._stop_others()
+
+    def _stop_others(self) -> Effects:
+        """A task has failed for good: start nothing more; what cannot be cancelled may finish."""
+        self.waiting.clear()
+        self.retrying.clear()
+        if self.live:
+            stopped: list[Attempt] = yield effects.Cancel(list(self.live))
+            for attempt in stopped:
+                self.live.pop(attempt, None)
+        self.timers = [timer for timer in self.timers if timer[2] in self.live]
+        heapq.heapify(self.timers)
+
+    # Time
+
+    def _retry_later(self, attempt: Attempt, task: Task, policy: RetryPolicy) -> Effects:
+        wait = min(policy.max_interval, policy.initial_interval * policy.backoff_factor ** (attempt.number - 1))
+        if policy.jitter:
+            # Spread by the task's id: as good as chance between tasks, and the same every time.
+            wait *= 1 + int(task.id[:4], 16) / 0x20000
+        following = attempt.again(number=attempt.number + 1)
+        now: float = yield effects.NOW
+        self.retrying[following] = task
+        self._at(now + wait, following, False)
+
+    def _at(self, due: float, attempt: Attempt, is_timeout: bool) -> None:
+        heapq.heappush(self.timers, (due, id(attempt), attempt, is_timeout))
+
+    def _until(self) -> float | None:
+        due = self.timers[0][0] if self.timers else None
+        if self.batch_due is None:
+            return due
+        return self.batch_due if due is None else min(due, self.batch_due)
+
+    def _clock(self) -> Effects:
+        """Time has come for a retry, a timeout or a batch."""
+        now: float = yield effects.NOW
+        if self.batch_due is not None and now >= self.batch_due:
+            yield from self._record_batch(True)
+        while self.timers and self.timers[0][0] <= now:
+            _, _, attempt, is_timeout = heapq.heappop(self.timers)
+            if is_timeout:
+                yield from self._time_out(attempt)
+            else:
+                yield from self._enlist(attempt, self.retrying.pop(attempt))
+                yield effects.Start((attempt,))
+
+    def _time_out(self, attempt: Attempt) -> Effects:
+        task = self.live.pop(attempt, None)
+        if task is None:
+            return
+        yield effects.Cancel((attempt,))
+        error = NodeTimeoutError(
+            f"node {task.name!r} ran longer than its timeout of {attempt.node.timeout} s; "
+            f"a result that arrives later is refused"
+        )
+        yield from self._failed(attempt, task, Failed(error))
+
+    # Recording
+
+    def _record_batch(self, due: bool) -> Effects:
+        """Record what has finished while others still run, so that it never runs again."""
+        if not self.run.durable:
+            if not self.request.stored:
+                self.unrecorded.clear()
+            yield from self.run.flush()
+            return
+        if not due:
+            if self.batch_due is None:
+                now: float = yield effects.NOW
+                self.batch_due = now + BATCH_DELAY
+            return
+        self.batch_due = None
+        done, self.unrecorded = self.unrecorded, []
+        pending = [output_record(task, self.program.channels) for task in done]
+        pending += self.asked
+        self.asked = []
+        yield from self.run.record(pending, self.at)
+        yield from self.run.flush()

@@ -1,0 +1,183 @@
+"""Editing a thread from outside: `update_state` and `bulk_update_state`, as one commit.
+
+An update is applied as if its node had run: its writes, its edges and its branches. It makes a checkpoint
+of its own, so what was planned before is replaced by what follows that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from graphkit.constants import COPY, END, INPUT, START
+from graphkit.engine import effects, identity
+from graphkit.engine.attempt import Attempt, Done, Failed, Place
+from graphkit.engine.prepare import Effects, Standing, reopen
+from graphkit.engine.program import Callee, NodeSpec, Program
+from graphkit.engine.request import Request
+from graphkit.engine.state import Changes, Entry, Plan, State
+from graphkit.engine.tasks import entries_of, make_tasks
+from graphkit.engine.updates import writes_of_input
+from graphkit.errors import InvalidUpdateError
+from graphkit.types import StateUpdate
+from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Tip
+
+
+def edit(
+    program: Program, request: Request, supersteps: Sequence[Sequence[StateUpdate]]
+) -> Generator[effects.Effect, Any, str]:
+    """Apply supersteps of updates; returns the id of the checkpoint they lead to.
+
+    Raises `InvalidUpdateError` for an unknown node, a node that has to be named and was not, and values
+    that cannot be applied; nothing is written then.
+    """
+    opening: Opening = yield effects.Open(request.thread_id, request.namespace, request.checkpoint_id, True)
+    editor = Editor(program, request, opening)
+    now: float = yield effects.NOW
+    for updates in supersteps:
+        yield from editor.superstep(list(updates), now)
+    commit = Commit(
+        request.thread_id,
+        request.namespace,
+        request.token,
+        editor.standing.tip,
+        True,
+        opening.thread,
+        True,
+        editor.checkpoints,
+    )
+    yield effects.Save(commit)
+    return editor.checkpoints[-1].id
+
+
+class Editor:
+    """The thread while it is edited."""
+
+    def __init__(self, program: Program, request: Request, opening: Opening) -> None:
+        self.program = program
+        self.request = request
+        self.checkpoints: list[Checkpoint] = []
+        saved = opening.saved
+        if request.checkpoint_id and saved is None:
+            raise ValueError(f"thread {request.thread_id!r} has no checkpoint {request.checkpoint_id!r}")
+        if saved is None:
+            self.standing = Standing(State(program, {}, None), [], -1, None, Tip())
+            self.control: dict[str, Any] = {"next": [], "ran": []}
+        else:
+            self.standing = reopen(program, saved, request.namespace)
+            self.control = dict(saved.checkpoint.control or {})
+
+    def superstep(self, updates: list[StateUpdate], now: float) -> Effects:
+        if not updates:
+            raise ValueError("a superstep of updates is empty; give at least one StateUpdate")
+        special = [update for update in updates if update.as_node in (END, COPY, INPUT)]
+        if special and len(updates) > 1:
+            raise InvalidUpdateError(f"an update as {special[0].as_node!r} must be alone in its superstep")
+        if special:
+            self._special(special[0], now)
+        elif len(updates) == 1 and updates[0].values is None and updates[0].as_node is None:
+            self._append("update", Changes(), self.control, now)
+        else:
+            yield from self._as_nodes(updates, now)
+
+    def _special(self, update: StateUpdate, now: float) -> None:
+        if update.as_node == INPUT:
+            writes = writes_of_input(self.program, update.values)
+            control = {"next": [START], "ran": [], "input": [list(write) for write in writes]}
+            self._append("input", Changes(), control, now)
+        elif update.values is not None:
+            raise InvalidUpdateError(f"an update as {update.as_node!r} takes no values; give None")
+        elif update.as_node == COPY:
+            self._append("fork", Changes(), self.control, now)
+        else:
+            self._append("update", Changes(), {"next": [], "ran": self.control.get("ran", [])}, now)
+
+    def _as_nodes(self, updates: list[StateUpdate], now: float) -> Effects:
+        entries: list[Entry] = []
+        for index, update in enumerate(updates):
+            name = update.as_node if update.as_node is not None else self._author()
+            spec = self._spec(name)
+            done: Done = yield from self._output(spec, update, index)
+            entries.append(Entry(name, spec, done.writes, done.targets))
+        names = {entry.name for entry in entries}
+        if any(task.name in names for task in self.standing.tasks):
+            # The update stands for a task of this superstep; what its siblings finished is kept.
+            siblings = [task for task in self.standing.tasks if task.name not in names]
+            entries = entries_of(siblings, self.program) + entries
+        state = self.standing.state
+        changes = self.standing.amended
+        changes.add(state.apply(entries))
+        self.standing.amended = Changes()
+        plan = state.follow(entries)
+        self._append("update", changes, state.control(plan, names), now, plan)
+
+    def _spec(self, name: str) -> NodeSpec:
+        if name != START and name not in self.program.nodes:
+            raise InvalidUpdateError(
+                f"as_node {name!r} is no node of the graph; it has {', '.join(self.program.nodes)}"
+            )
+        return self.program.spec(name)
+
+    def _author(self) -> str:
+        """The node that an update without `as_node` stands for: the one that ran last."""
+        ran: list[str] = self.control.get("ran", [])
+        if len(ran) > 1:
+            raise InvalidUpdateError(
+                f"ambiguous update: {', '.join(map(repr, ran))} ran last; say for which with as_node="
+            )
+        if ran:
+            return ran[0]
+        return next(iter(self.program.nodes)) if len(self.program.nodes) == 1 else START
+
+    def _output(self, spec: NodeSpec, update: StateUpdate, index: int) -> Effects:
+        """What the node would have put out: the values go through its edge functions."""
+        values = {} if update.values is None else update.values
+        path = ("update", index)
+        place = Place(self.standing.checkpoint_id or "", self.request.namespace, self.standing.step, path)
+        stand_in = NodeSpec(
+            name=spec.name, callee=Callee(spec.name, _given, None), shape=spec.shape, branches=spec.branches
+        )
+        state = self.standing.state
+        attempt = Attempt(
+            stand_in,
+            values,
+            place,
+            self.request.scope,
+            self.program.words,
+            state=(state.channels, state.view) if spec.branches else None,
+        )
+        yield effects.Start((attempt,))
+        _, outcome = yield effects.Next(None)
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        if not isinstance(outcome, Done):
+            raise RuntimeError(f"an edge function of node {spec.name!r} asked a question during update_state")
+        return outcome
+
+    def _append(
+        self, source: str, changes: Changes, control: dict[str, Any], now: float, plan: Plan | None = None
+    ) -> None:
+        standing = self.standing
+        step, parent = standing.step + 1, standing.checkpoint_id
+        new_id = identity.checkpoint_id(now, step, self.request.nonce, parent)
+        self.checkpoints.append(
+            Checkpoint(
+                new_id,
+                parent,
+                step,
+                source,
+                now,
+                self.request.metadata,
+                control,
+                changes.changed,
+                list(changes.cleared),
+            )
+        )
+        standing.step, standing.checkpoint_id = step, new_id
+        if plan is not None:
+            self.control = control
+            standing.tasks = make_tasks(plan, new_id, self.request.namespace, step)
+
+
+def _given(values: Any) -> Any:
+    return values

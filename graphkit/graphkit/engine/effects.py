@@ -1,0 +1,100 @@
+"""What the kernel asks a driver to do.
+
+*Tell* effects get no reply: `Start`, `Emit`. *Ask* effects do: `Open`, `FindAnswers`, `Save`, `Next`,
+`Cancel`, `NOW`, `CacheGet`, `CachePut`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from graphkit_checkpoint.records import Commit
+
+if TYPE_CHECKING:
+    from graphkit.engine.attempt import Attempt
+
+
+@dataclass(slots=True)
+class Open:
+    """Load a thread's checkpoint for writing. Reply: `Opening`. With `claims` the thread must be free."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str | None
+    claims: bool = True
+
+
+@dataclass(slots=True)
+class FindAnswers:
+    """The recorded answers to a question anywhere in a thread's history. Reply: `list[Pending]`."""
+
+    thread_id: str
+    question_id: str
+
+
+@dataclass(slots=True)
+class Save:
+    """Commit. With `wait` the reply (None) comes when it is durable; without, when the commit before it is."""
+
+    commit: Commit
+    wait: bool = True
+
+
+@dataclass(slots=True)
+class Start:
+    """Start attempts; their outcomes come by `Next`."""
+
+    attempts: Sequence[Attempt]
+
+
+@dataclass(slots=True)
+class Next:
+    """Wait for an outcome. Reply: (attempt, outcome), or None once the clock has passed `until`."""
+
+    until: float | None = None
+
+
+@dataclass(slots=True)
+class Cancel:
+    """Cancel attempts as far as they can be. Reply: those that were stopped, whose outcomes never come.
+    A blocking node that runs already goes on, and its outcome comes unless nobody waits for it any more."""
+
+    attempts: Sequence[Attempt]
+
+
+@dataclass(slots=True)
+class Emit:
+    """Hand an event to whoever listens."""
+
+    event: Any
+
+
+@dataclass(slots=True)
+class CacheGet:
+    """Reply: the cached value or None."""
+
+    namespace: str
+    key: str
+
+
+@dataclass(slots=True)
+class CachePut:
+    """Reply: None."""
+
+    namespace: str
+    key: str
+    value: Any
+    ttl: float | None
+
+
+class _Now:
+    """Reply: unix time in seconds."""
+
+    __slots__ = ()
+
+
+NOW: Final = _Now()
+
+Effect = Open | FindAnswers | Save | Start | Next | Cancel | Emit | CacheGet | CachePut | _Now

@@ -1,0 +1,350 @@
+"""The run: load and claim, then superstep after superstep, each ended by one commit.
+
+    open -> prepare -> claim -> { start -> next outcome ... -> apply -> commit -> emit } -> end
+
+Invariant 3 (ownership): no user code runs before the claim is committed, and every commit is made while
+the thread is owned; the last commit of a run gives the thread back.
+Invariant 4 (durability): with durability "sync" nothing is emitted before it is committed.
+Invariant 5 (questions): a superstep with an open question is not applied; what its tasks produced is
+recorded beside the checkpoint, which stays the head.
+Invariant 6 (finished): a task with a recorded output is never started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from graphkit.engine import effects, identity
+from graphkit.engine.crew import Crew
+from graphkit.engine.events import CheckpointSaved, Halted, StateChanged
+from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, place
+from graphkit.engine.program import Program
+from graphkit.engine.request import End, Request, hit
+from graphkit.engine.state import Changes, preview, show
+from graphkit.engine.tasks import ANSWER, ERROR, Task, entries_of, error_record, make_tasks, output_record
+from graphkit.errors import GraphRecursionError, LeaseLostError, UnserializableStateError
+from graphkit.types import Command
+from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending
+
+
+def run(program: Program, request: Request) -> Generator[effects.Effect, Any, End]:
+    """One run of a graph. Returns its `End`; raises what a node raised, and the errors of a wrong input."""
+    return (yield from Run(program, request).run())
+
+
+class ParentCommand(BaseException):
+    """Carries a `Command(graph=PARENT)` out of a nested graph to the task around it."""
+
+    def __init__(self, command: Command[Any]) -> None:
+        super().__init__(command)
+        self.command = command
+
+
+class Run:
+    """One run while it lasts. `active` while it holds the thread and has not given it back."""
+
+    def __init__(self, program: Program, request: Request) -> None:
+        self.program = program
+        self.request = request
+        self.standing: Standing = None  # type: ignore[assignment]  # set before anything reads it
+        self.opening = Opening(None, None, False)
+        self.crew: Crew | None = None
+        self.active = False
+        self.paused = False
+        self.steps = 0
+        self.held: list[Any] = []
+        self.unsaved: list[Checkpoint] = []
+        self.durable = request.stored and request.durability != "exit"
+
+    def run(self) -> Generator[effects.Effect, Any, End]:
+        request = self.request
+        if request.stored:
+            self.opening = yield effects.Open(
+                request.thread_id, request.namespace, request.checkpoint_id, not request.nested
+            )
+        prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
+        self.standing = prepared.standing
+        if prepared.idle:
+            return self._end()
+        try:
+            return (yield from self._claimed(prepared))
+        except BaseException as error:
+            if self.active:
+                yield from self._give_back(error)
+            raise
+
+    def _claimed(self, prepared: Prepared) -> Generator[effects.Effect, Any, End]:
+        yield from self._enter(prepared)
+        while self.standing.tasks and not self.paused:
+            self._check_limit()
+            end = yield from self._superstep()
+            if end is not None:
+                return end
+        return self._end()
+
+    # Beginning and ending
+
+    def _enter(self, prepared: Prepared) -> Effects:
+        """Claim the thread. A new input is applied in the same commit unless a branch has to choose."""
+        now: float = yield effects.NOW
+        place(prepared, self.request, now)
+        standing, checkpoints = self.standing, list(prepared.checkpoints)
+        at = standing.checkpoint_id or ""
+        if prepared.arriving and standing.tasks[0].finished:
+            checkpoints.append(self._advance(now, count=False))
+            self.paused = self._breaks_before()
+        over = not standing.tasks or self.paused
+        yield from self._save(checkpoints, prepared.pending, at, claims=True, release=over)
+        self._announce(*checkpoints)
+        yield from self.flush()
+
+    def _end(self) -> End:
+        standing = self.standing
+        asked = [task.questions[question.id] for task in standing.tasks for question in task.open_questions]
+        left = tuple(task.name for task in standing.tasks if not task.finished)
+        return End(
+            status="interrupted" if asked else "paused" if left else "completed",
+            values=self._shown(),
+            next=left,
+            asked=asked,
+            checkpoint_id=standing.checkpoint_id if self.request.stored else None,
+        )
+
+    def _shown(self) -> Any:
+        """The output values, with what finished tasks of an unfinished superstep wrote."""
+        state, entries = self.standing.state, entries_of(self.standing.tasks, self.program)
+        return show(self.program, preview(state.channels, state.view, entries)) if entries else state.values()
+
+    def _check_limit(self) -> None:
+        if self.steps < self.request.recursion_limit:
+            return
+        names = ", ".join(repr(task.name) for task in self.standing.tasks[:5])
+        remedy = (
+            f"go on with invoke(None) on thread {self.request.thread_id!r} and a higher limit"
+            if self.request.stored
+            else "give a higher limit: config={'recursion_limit': ...}"
+        )
+        raise GraphRecursionError(
+            f"graph {self.program.name!r} used up its recursion_limit of {self.request.recursion_limit} "
+            f"supersteps and {names} would run next; {remedy}"
+        )
+
+    def _give_back(self, error: BaseException) -> Effects:
+        """The run ends by an error: stop what runs, release the thread, keep what tasks have produced."""
+        crew = self.crew
+        if crew is not None and crew.live:
+            yield effects.Cancel(list(crew.live))
+        if isinstance(error, LeaseLostError):
+            return
+        pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *crew.asked]
+        at = crew.at if crew is not None else self.standing.checkpoint_id or ""
+        try:
+            yield from self._save((), pending, at, release=True)
+        except Exception as second:
+            error.add_note(f"and the thread could not be given back: {second!r}")
+
+    # One superstep
+
+    def _superstep(self) -> Generator[effects.Effect, Any, End | None]:
+        """Run the tasks that can run, then apply, ask or fail. Returns an `End` if the run stops here."""
+        standing = self.standing
+        crew = self.crew = Crew(self)
+        yield from crew.work()
+        if crew.failures:
+            yield from self._fail(crew)
+        if crew.for_parent is not None:
+            raise ParentCommand(crew.for_parent)
+        if not all(task.finished for task in standing.tasks):
+            return (yield from self._halt(crew))
+        now: float = yield effects.NOW
+        ran = standing.tasks
+        checkpoint = self._advance(now, count=ran[0].name != self.program.entry.name)
+        self.paused = self._breaks_after(ran) or self._breaks_before()
+        over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
+        stale = [(task.id, ERROR, "") for task in ran if task.error is not None]
+        yield from self._save((checkpoint,), (), crew.at, forget=stale, release=over)
+        self._announce(checkpoint)
+        yield from self.flush()
+        return None
+
+    def _advance(self, now: float, count: bool = True) -> Checkpoint:
+        """Apply what the tasks wrote and plan what runs next; returns the checkpoint to commit."""
+        standing, request = self.standing, self.request
+        entries = entries_of(standing.tasks, self.program)
+        changes = standing.amended
+        changes.add(standing.state.apply(entries))
+        plan = standing.state.follow(entries)
+        if not plan:
+            standing.state.finish(changes)
+        standing.amended = Changes()
+        step = standing.step + 1
+        new_id = identity.checkpoint_id(now, step, request.nonce, standing.checkpoint_id)
+        checkpoint = Checkpoint(
+            new_id,
+            standing.checkpoint_id,
+            step,
+            "loop",
+            now,
+            request.metadata,
+            standing.state.control(plan, [entry.name for entry in entries]),
+            changes.changed,
+            list(changes.cleared),
+        )
+        standing.step, standing.checkpoint_id = step, new_id
+        standing.tasks = make_tasks(plan, new_id, request.namespace, step)
+        self.steps += count
+        return checkpoint
+
+    def _halt(self, crew: Crew) -> Generator[effects.Effect, Any, End]:
+        """Questions are open: record everything beside the checkpoint and stop."""
+        yield from self._save((), [*self._outputs(crew), *crew.asked], crew.at, release=True)
+        end = self._end()
+        if self.request.listen & {"updates", "values"}:
+            self.held.append(Halted(interrupts=end.interrupts, values=end.values))
+        yield from self.flush()
+        return end
+
+    def _fail(self, crew: Crew) -> Effects:
+        """Record what there is and raise the error of the first failed task in task-path order."""
+        pending = [*self._outputs(crew), *crew.asked]
+        pending += [error_record(task, failed.error) for task, failed in crew.failures]
+        forget = [(task.id, ANSWER, failed.rejected) for task, failed in crew.failures if failed.rejected]
+        yield from self._save((), pending, crew.at, forget=forget, release=True)
+        yield from self.flush()
+        order = {task: index for index, task in enumerate(self.standing.tasks)}
+        task, failed = min(crew.failures, key=lambda pair: order[pair[0]])
+        self._annotate(failed.error, task)
+        raise failed.error
+
+    def _annotate(self, error: BaseException, task: Task) -> None:
+        note = f"in node {task.name!r} of graph {self.program.name!r}, attempt {task.attempts}"
+        if self.request.stored:
+            note += f", thread {self.request.thread_id!r}, checkpoint {self.standing.checkpoint_id!r}"
+        error.add_note(note)
+
+    def _outputs(self, crew: Crew, without: Sequence[Task] = ()) -> list[Pending]:
+        channels = self.program.channels
+        return [output_record(task, channels) for task in crew.unrecorded if task not in without]
+
+    def _breaks_before(self) -> bool:
+        return any(hit(self.request.before, task.name) for task in self.standing.tasks)
+
+    def _breaks_after(self, ran: Sequence[Task]) -> bool:
+        return bool(self.standing.tasks) and any(hit(self.request.after, task.name) for task in ran)
+
+    # Saving and showing
+
+    def record(self, pending: Sequence[Pending], at: str) -> Effects:
+        """Record something beside the checkpoint while the superstep goes on."""
+        yield from self._save((), pending, at)
+
+    def _save(
+        self,
+        checkpoints: Sequence[Checkpoint],
+        pending: Sequence[Pending],
+        at: str,
+        *,
+        forget: Sequence[tuple[str, str, str]] = (),
+        claims: bool = False,
+        release: bool = False,
+    ) -> Effects:
+        request = self.request
+        if not request.stored:
+            return
+        if not self.durable:
+            self.unsaved.extend(checkpoints)
+            if not (claims or release):
+                return
+            checkpoints = _squash(self.unsaved) if release else ()
+        owns = not request.nested
+        commit = Commit(
+            request.thread_id,
+            request.namespace,
+            request.token,
+            self.standing.tip,
+            claims and owns,
+            self.opening.thread,
+            release and owns,
+            checkpoints,
+            at,
+            pending,
+            forget,
+        )
+        try:
+            yield effects.Save(commit, release or claims or request.durability != "async")
+        except UnserializableStateError as error:
+            raise self._explain(error, checkpoints) from error
+        self.active = not release
+
+    def _explain(self, error: UnserializableStateError, checkpoints: Sequence[Checkpoint]) -> Exception:
+        """The storage's refusal with the names it cannot know: whose value it was."""
+        channel, record = getattr(error, "channel", None), getattr(error, "record", None)
+        if channel is not None:
+            where = f"{self._writers(channel)} wrote to channel {channel!r}"
+        elif record is not None and record[0] == ANSWER:
+            where = f"the answer to question {record[1]!r}"
+        else:
+            owner = getattr(error, "task_id", None)
+            names = [task.name for task in self.crew.tasks if task.id == owner] if self.crew else []
+            where = f"node {names[0]!r}" if names else "the run"
+        return UnserializableStateError(f"{where}: {error}")
+
+    def _writers(self, channel: str) -> str:
+        tasks = self.crew.tasks if self.crew is not None else []
+        names = [task.name for task in tasks if _wrote(task, channel)]
+        return f"node {', '.join(map(repr, names))}" if names else "the input"
+
+    def _announce(self, *checkpoints: Checkpoint) -> None:
+        listen = self.request.listen
+        if "checkpoints" in listen:
+            self.held.extend(map(self._saved_event, checkpoints))
+        if "values" in listen:
+            self.held.append(StateChanged(values=self.standing.state.values()))
+        if self.paused and "updates" in listen:
+            self.held.append(Halted(interrupts=(), values=None))
+
+    def _saved_event(self, checkpoint: Checkpoint) -> CheckpointSaved:
+        current = checkpoint.id == self.standing.checkpoint_id
+        state, tasks = self.standing.state, self.standing.tasks if current else ()
+        before = self.opening.saved.values if self.opening.saved else {}
+        return CheckpointSaved(
+            checkpoint=checkpoint,
+            values=state.values() if current else dict(before),
+            next=tuple(task.name for task in tasks) if current else tuple(checkpoint.control["next"]),
+            tasks=tuple((task.id, task.name) for task in tasks),
+        )
+
+    def flush(self) -> Effects:
+        """Show what was held back until it was durable."""
+        if self.held:
+            held, self.held = self.held, []
+            for event in held:
+                yield effects.Emit(event)
+
+
+def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
+    """One checkpoint with the changes of several."""
+    if not unsaved:
+        return []
+    changes, last = Changes(), unsaved[-1]
+    for checkpoint in unsaved:
+        changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared)))
+    last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, list(changes.cleared)
+    unsaved.clear()
+    return [last]
+
+
+def _wrote(task: Task, channel: str) -> bool:
+    return task.output is not None and any(key == channel for key, _ in task.output.writes)
+
+
+def _culprits(error: BaseException, crew: Crew) -> list[Task]:
+    """The tasks whose output cannot be stored; the others' must not be lost with it."""
+    cause = error.__cause__
+    channel, owner = getattr(cause, "channel", None), getattr(cause, "task_id", None)
+    return [
+        task
+        for task in crew.unrecorded
+        if (channel is not None and _wrote(task, channel)) or (owner is not None and task.id == owner)
+    ]

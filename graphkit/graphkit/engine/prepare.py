@@ -1,0 +1,312 @@
+"""From what is stored and what the caller gave to the first superstep: input, resume, replay, fork.
+
+Everything here happens before the thread is claimed. A wrong input is an error that leaves no trace.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphkit.constants import END, START
+from graphkit.engine import effects, identity
+from graphkit.engine.attempt import Done, Target, Write
+from graphkit.engine.program import Program
+from graphkit.engine.request import Request
+from graphkit.engine.resume import (
+    Answers,
+    answers_in,
+    check_same,
+    nothing_pending,
+    response_blocks,
+    route,
+    unknown,
+)
+from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
+from graphkit.engine.tasks import AMEND, OUTSIDE, Task, answer_record, make_tasks, restore, start_task
+from graphkit.engine.updates import command_parts, writes_of_input
+from graphkit.errors import EmptyInputError
+from graphkit.types import Command
+from graphkit_checkpoint.records import Checkpoint, Opening, Pending, Saved, Tip
+
+Effects = Generator[effects.Effect, Any, Any]
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a run stands: at a checkpoint, with the tasks of the superstep that follows it.
+
+    `amended` is what commands from outside changed since the checkpoint; it is stored with the next one.
+    """
+
+    state: State
+    tasks: list[Task]
+    step: int
+    checkpoint_id: str | None
+    tip: Tip = field(default_factory=Tip)
+    amended: Changes = field(default_factory=Changes)
+    amends: int = 0
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What to write with the claim, and where to go on. `arriving` is False where a breakpoint was passed
+    already; `idle` means that there is nothing to do and nothing to write."""
+
+    standing: Standing
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    arriving: bool = True
+    idle: bool = False
+
+
+def reopen(program: Program, saved: Saved, namespace: str, checkpoint_id: str | None = None) -> Standing:
+    """Where a run stands at a stored checkpoint. With another `checkpoint_id` (a fork) nothing pending counts."""
+    checkpoint = saved.checkpoint
+    control: Mapping[str, Any] = checkpoint.control or {}
+    state = State(program, saved.values, control)
+    at = checkpoint_id or checkpoint.id
+    pending = saved.pending if checkpoint_id is None else []
+    standing = Standing(state, [], checkpoint.step, at, saved.tip)
+    plan = plan_of(control)
+    for record in pending:
+        if record.kind == AMEND:
+            amend(standing, plan, record.value["writes"], record.value["targets"])
+    if "input" in control:
+        standing.tasks = [_start(program, control, at, namespace, checkpoint.step)]
+        standing.tasks += make_tasks(Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step)
+    else:
+        standing.tasks = make_tasks(plan, at, namespace, checkpoint.step)
+    restore(standing.tasks, pending)
+    return standing
+
+
+def _start(program: Program, control: Mapping[str, Any], at: str, namespace: str, step: int) -> Task:
+    """The task that takes in the input; it is finished unless a conditional entry has to choose."""
+    task = start_task(dict(control["input"]), at, namespace, step)
+    goto = control.get("goto")
+    if goto is not None or not program.entry.branches:
+        task.output = Done([(key, value) for key, value in control["input"]], list(goto or ()))
+        task.steered = goto is not None
+    return task
+
+
+def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iterable[Target]) -> None:
+    """Apply a command from outside to the current checkpoint: its update now, its targets in this superstep."""
+    entry = Entry("Command", None, [(key, value) for key, value in writes], ())
+    standing.amended.add(standing.state.apply([entry], advance=False))
+    standing.amends += 1
+    for target in targets:
+        if not isinstance(target, str):
+            plan.sends.append(target)
+        elif target != END and target not in plan.names:
+            plan.names.append(target)
+    plan.names.sort()
+
+
+class Preparation:
+    """Decides what a run starts from. One method per kind of input."""
+
+    def __init__(self, program: Program, request: Request, opening: Opening | None) -> None:
+        self.program = program
+        self.request = request
+        self.opening = opening or Opening(None, None, False)
+        self.saved = self.opening.saved
+
+    def prepare(self) -> Effects:
+        """Reply: `Prepared`. Raises everything a wrong input can raise."""
+        given = self.request.input
+        self._check_checkpoint()
+        if self.request.nested and self.saved is not None:
+            return self._continue_nested(self.saved)
+        blocks = response_blocks(given)
+        if blocks is not None:
+            return (yield from self._resume(Answers(by_id=blocks), [], []))
+        if isinstance(given, Command):
+            return (yield from self._command(given))
+        if given is None:
+            return self._proceed()
+        return self._begin(writes_of_input(self.program, given), None)
+
+    def _check_checkpoint(self) -> None:
+        wanted = self.request.checkpoint_id
+        if wanted and self.saved is None:
+            raise ValueError(
+                f"thread {self.request.thread_id!r} has no checkpoint {wanted!r}; "
+                f"get_state_history(config) lists the ones it has"
+            )
+
+    @property
+    def _at_head(self) -> bool:
+        saved = self.saved
+        if saved is None or self.request.namespace:
+            return True
+        return saved.checkpoint.id == saved.thread.head
+
+    # A new turn
+
+    def _begin(self, writes: list[Write], goto: list[Target] | None) -> Prepared:
+        """Two checkpoints: the input as given, and the state with it applied."""
+        saved, request = self.saved, self.request
+        parent = saved.checkpoint.id if saved else None
+        step = saved.checkpoint.step + 1 if saved else -1
+        control: dict[str, Any] = {
+            "next": [START],
+            "ran": [],
+            "input": [[key, value] for key, value in writes if self.program.channels[key].stored],
+        }
+        if goto is not None:
+            control["goto"] = goto
+        state = State(self.program, saved.values if saved else {}, None)
+        standing = Standing(state, [], step, None, saved.tip if saved else Tip())
+        prepared = Prepared(standing)
+        checkpoint = Checkpoint("", parent, step, "input", 0.0, request.metadata, control)
+        prepared.checkpoints.append(checkpoint)
+        live = {**control, "input": [[key, value] for key, value in writes]}
+        standing.tasks = [_start(self.program, live, "", request.namespace, step)]
+        return prepared
+
+    # Going on
+
+    def _proceed(self) -> Prepared:
+        saved = self.saved
+        if saved is None:
+            raise EmptyInputError(
+                f"thread {self.request.thread_id!r} has no history to go on from; give it an input"
+            )
+        if not self._at_head:
+            return self._fork(saved)
+        standing = reopen(self.program, saved, self.request.namespace)
+        return Prepared(standing, arriving=False, idle=not can_move(standing))
+
+    def _fork(self, saved: Saved) -> Prepared:
+        old = saved.checkpoint
+        copy = Checkpoint(
+            "", old.id, old.step + 1, "fork", 0.0, self.request.metadata, old.control
+        )
+        standing = reopen(self.program, saved, self.request.namespace, checkpoint_id="-")
+        return Prepared(standing, [copy], arriving=False)
+
+    def _continue_nested(self, saved: Saved) -> Prepared:
+        """The task around this graph runs again: go on where the graph stopped, with the answers that came."""
+        standing = reopen(self.program, saved, self.request.namespace)
+        prepared = Prepared(standing, arriving=False)
+        for task in standing.tasks:
+            for question in task.open_questions:
+                answer = self.request.answers.get(question.id)
+                if answer is not None:
+                    record = answer_record(task.id, question.id, answer.value, answer.fingerprint)
+                    prepared.pending.append(record)
+                    task.answers[question.id] = answer
+        prepared.idle = not can_move(standing)
+        return prepared
+
+    # Commands
+
+    def _command(self, command: Command[Any]) -> Effects:
+        writes, targets = command_parts(self.program.words, command)
+        answers = answers_in(command)
+        if answers is not None:
+            return (yield from self._resume(answers, writes, targets))
+        if command.update is None and not targets:
+            raise ValueError("Command() is empty; give it resume=, update= or goto=")
+        saved = self.saved
+        if saved is None or not self._at_head:
+            return self._begin(writes, targets or None)
+        standing = reopen(self.program, saved, self.request.namespace)
+        if not standing.tasks:
+            return self._begin(writes, targets or None)
+        prepared = Prepared(standing, arriving=False)
+        self._amend(prepared, writes, targets)
+        return prepared
+
+    def _amend(self, prepared: Prepared, writes: list[Write], targets: list[Target]) -> None:
+        if not writes and not targets:
+            return
+        standing = prepared.standing
+        saved = self.saved
+        assert saved is not None
+        stored = [[key, value] for key, value in writes if self.program.channels[key].stored]
+        key = f"{standing.amends:06d}"
+        record = Pending(OUTSIDE, AMEND, key, {"writes": stored, "targets": targets})
+        saved.pending.append(Pending(OUTSIDE, AMEND, key, {"writes": writes, "targets": targets}))
+        prepared.standing = reopen(self.program, saved, self.request.namespace)
+        prepared.pending.append(record)
+
+    # Answers
+
+    def _resume(self, answers: Answers, writes: list[Write], targets: list[Target]) -> Effects:
+        thread_id = self.request.thread_id
+        if not self.request.stored:
+            raise RuntimeError(
+                "an answer can only be given to a graph with a checkpointer: compile(checkpointer=...) and run "
+                "with config={'configurable': {'thread_id': ...}}"
+            )
+        saved = self.saved
+        if saved is None:
+            raise nothing_pending(thread_id)
+        standing = reopen(self.program, saved, self.request.namespace)
+        routed, elsewhere = route(answers, standing.tasks, thread_id)
+        for question, value in elsewhere.items():
+            yield from self._check_elsewhere(question, value)
+        if routed.fresh and not self._at_head:
+            raise unknown(next(iter(routed.fresh)), thread_id)
+        if routed.dropped:
+            warnings.warn(
+                f"thread {thread_id!r} waits at a breakpoint, not for an answer: the resume value was dropped. "
+                f"Go on with invoke(None, config)",
+                UserWarning,
+                stacklevel=2,
+            )
+        prepared = Prepared(standing, arriving=False)
+        self._record(prepared, routed.fresh)
+        self._amend(prepared, writes, targets)
+        if not (routed.fresh or routed.dropped or writes or targets):
+            prepared.idle = not self._retries(standing, bool(routed.repeated))
+        return prepared
+
+    def _check_elsewhere(self, question: str, value: Any) -> Effects:
+        found = yield effects.FindAnswers(self.request.thread_id, question)
+        if not found:
+            raise unknown(question, self.request.thread_id)
+        check_same(question, found[0].value["value"], value)
+
+    def _record(self, prepared: Prepared, fresh: Mapping[str, Any]) -> None:
+        from graphkit.engine.answers import accept
+
+        saved = self.saved
+        assert saved is not None
+        for task in prepared.standing.tasks:
+            for question, (asked, mark) in task.questions.items():
+                if question in fresh:
+                    value = accept(asked, fresh[question])
+                    prepared.pending.append(answer_record(task.id, question, value, mark))
+        saved.pending.extend(prepared.pending)
+        restore(prepared.standing.tasks, prepared.pending)
+
+    def _retries(self, standing: Standing, here: bool) -> bool:
+        """An answer given again has no effect, but picks up a run that broke off after it."""
+        if not self._at_head or not can_move(standing):
+            return False
+        return here or self.opening.abandoned
+
+
+def can_move(standing: Standing) -> bool:
+    """Whether anything would happen: a task can run, or all have finished and wait to be applied."""
+    tasks = standing.tasks
+    return bool(tasks) and (any(task.runnable for task in tasks) or all(task.finished for task in tasks))
+
+
+def place(prepared: Prepared, request: Request, now: float) -> None:
+    """Give the new checkpoints their ids and the tasks theirs."""
+    if not prepared.checkpoints:
+        return
+    for checkpoint in prepared.checkpoints:
+        checkpoint.id = identity.checkpoint_id(now, checkpoint.step, request.nonce, checkpoint.parent_id)
+        checkpoint.created_at = now
+    standing, last = prepared.standing, prepared.checkpoints[-1]
+    standing.checkpoint_id, standing.step = last.id, last.step
+    for task in standing.tasks:
+        task.move(last.id, last.step)

@@ -1,0 +1,128 @@
+"""A compiled graph as the engine sees it: nodes with their ways out, channels, and the shapes of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphkit.channels import BaseChannel
+from graphkit.types import CachePolicy, RetryPolicy
+
+ROOT = "__root__"
+"""The one channel of a graph whose state is a single value and no mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names a graph knows; shared by all of its runs. `warned` holds what was warned of already."""
+
+    channels: frozenset[str]
+    nodes: frozenset[str]
+    warned: set[tuple[str, str]] = field(default_factory=set, compare=False)
+
+    def __reduce__(self) -> Any:
+        return Vocabulary, (self.channels, self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How state values become the object that a function receives.
+
+    `keys` are the channels it may see (None: all), `build` makes the object from a dict (None: the dict
+    itself). `managed` adds values computed from the number of supersteps that are left.
+    """
+
+    keys: tuple[str, ...] | None
+    build: Callable[[dict[str, Any]], Any] | None = None
+    managed: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
+    is_root: bool = False
+
+    def of(self, view: Mapping[str, Any], steps_left: int = 0) -> Any:
+        if self.is_root:
+            return view.get(ROOT)
+        if self.keys is None:
+            values = dict(view)
+        else:
+            values = {key: view[key] for key in self.keys if key in view}
+        for key, compute in self.managed.items():
+            values[key] = compute(steps_left)
+        return values if self.build is None else self.build(values)
+
+    def coerce(self, arg: Any) -> Any:
+        """A `Send`'s argument as the function expects it."""
+        if self.build is None or not isinstance(arg, dict):
+            return arg
+        return self.build(arg)
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A user's function: its blocking form, its async form (one may be None), what is injected by name."""
+
+    name: str
+    call: Callable[..., Any] | None
+    acall: Callable[..., Any] | None
+    inject: tuple[str, ...] = ()
+
+    @property
+    def is_async(self) -> bool:
+        return self.call is None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A conditional edge: the function, how its result names targets, and what it sees."""
+
+    callee: Callee
+    shape: Shape
+    path_map: Mapping[Any, str] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeSpec:
+    """One node. `successors` run after it, `joins` (indexes) wait for it, `branches` choose."""
+
+    name: str
+    callee: Callee
+    shape: Shape
+    successors: tuple[str, ...] = ()
+    joins: tuple[int, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    retry: tuple[RetryPolicy, ...] = ()
+    cache: CachePolicy | None = None
+    timeout: float | None = None
+    handler: Callee | None = None
+    defer: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """`target` runs when every one of `sources` has run since it ran last."""
+
+    sources: frozenset[str]
+    target: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Program:
+    """Everything the engine knows of a graph. Read only: shared by all runs."""
+
+    name: str
+    channels: Mapping[str, BaseChannel[Any]]
+    nodes: Mapping[str, NodeSpec]
+    entry: NodeSpec
+    joins: Sequence[Join]
+    input_keys: frozenset[str]
+    output: Shape
+    words: Vocabulary
+    unchecked_matching: bool = False
+
+    def spec(self, name: str) -> NodeSpec:
+        """The node of this name; the entry for the task that takes in the input."""
+        return self.entry if name == self.entry.name else self.nodes[name]
+
+    @property
+    def is_root(self) -> bool:
+        return ROOT in self.channels

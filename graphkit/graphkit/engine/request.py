@@ -1,0 +1,62 @@
+"""One run, as asked for: read once from the caller's config, typed from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from graphkit.engine.attempt import Answer, Scope
+from graphkit.types import Durability, Interrupt, RunStatus
+
+DEFAULT_RECURSION_LIMIT = 100
+EVERY: Literal["*"] = "*"
+
+Names = frozenset[str] | Literal["*"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """`nonce` makes this run's checkpoint ids unique; `token` is its claim on the thread.
+
+    `stored` says that there is a saver. A `nested` run happens inside a task of another run: the claim is
+    that run's, and its `answers` are looked through for questions asked here. `listen` names the kinds of
+    events that anybody wants.
+    """
+
+    input: Any
+    scope: Scope
+    nonce: str
+    stored: bool
+    thread_id: str = ""
+    namespace: str = ""
+    checkpoint_id: str | None = None
+    token: str = ""
+    durability: Durability = "sync"
+    recursion_limit: int = DEFAULT_RECURSION_LIMIT
+    max_concurrency: int | None = None
+    before: Names = frozenset()
+    after: Names = frozenset()
+    listen: frozenset[str] = frozenset()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    nested: bool = False
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class End:
+    """How a run ended. `asked` are the open questions with their fingerprints."""
+
+    status: RunStatus
+    values: Any
+    next: tuple[str, ...] = ()
+    asked: list[tuple[Interrupt, str]] = field(default_factory=list)
+    checkpoint_id: str | None = None
+
+    @property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        return tuple(question for question, _ in self.asked)
+
+
+def hit(names: Names, name: str) -> bool:
+    return names == EVERY or name in names

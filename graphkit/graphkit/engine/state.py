@@ -1,0 +1,238 @@
+"""The state of a run between supersteps: channels, the view that nodes get, and what runs next.
+
+Invariant 1 (order): writes are applied in task-path order, whatever order the tasks finished in.
+Invariant 2 (cost): a superstep touches the channels it wrote and the transient ones that hold a value,
+never all of them; the view is kept up to date instead of being built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphkit.channels import MISSING, BaseChannel, LastValue, NamedBarrierValue
+from graphkit.constants import END
+from graphkit.engine.attempt import Target, Write
+from graphkit.engine.program import Join, NodeSpec, Program
+from graphkit.errors import InvalidUpdateError
+from graphkit.types import Overwrite, Send
+
+
+@dataclass(slots=True)
+class Entry:
+    """One finished task as it is applied. `spec` is None for a command from outside: no edges follow."""
+
+    name: str
+    spec: NodeSpec | None
+    writes: Sequence[Write]
+    targets: Sequence[Target]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What runs next: `names` (sorted) once each with the state, then every `Send` with its own input."""
+
+    names: list[str] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.sends)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a superstep did to the stored channels."""
+
+    changed: dict[str, Any] = field(default_factory=dict)
+    cleared: set[str] = field(default_factory=set)
+
+    def add(self, later: Changes) -> None:
+        """What was done by both, one after the other."""
+        for key in later.cleared:
+            self.changed.pop(key, None)
+        self.changed.update(later.changed)
+        self.cleared = self.cleared.difference(later.changed) | later.cleared
+
+
+class State:
+    """Channels and control of one run. Not shared: every run has its own."""
+
+    __slots__ = ("channels", "deferred", "joins", "program", "transient", "view")
+
+    def __init__(self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None) -> None:
+        self.program = program
+        self.channels = {
+            key: channel.from_checkpoint(values.get(key, MISSING)) for key, channel in program.channels.items()
+        }
+        self.view: dict[str, Any] = {}
+        self.transient: set[str] = set()
+        for key, channel in self.channels.items():
+            self._look(key, channel)
+        control = control or {}
+        self.deferred: list[str] = list(control.get("deferred", ()))
+        self.joins: dict[str, NamedBarrierValue] = {}
+        for key, seen in control.get("joins", {}).items():
+            join = next((join for join in program.joins if join_key(join) == key), None)
+            if join is not None:
+                self._barrier(join).update(seen)
+
+    def _look(self, key: str, channel: BaseChannel[Any]) -> None:
+        """Bring view and transient set up to date with one channel."""
+        available = channel.is_available()
+        if channel.readable:
+            if available:
+                self.view[key] = channel.get()
+            else:
+                self.view.pop(key, None)
+        if channel.transient and available:
+            self.transient.add(key)
+        else:
+            self.transient.discard(key)
+
+    def reset(self) -> None:
+        """A new turn begins: nothing of the last one is waited for."""
+        self.joins.clear()
+        self.deferred.clear()
+
+    def apply(self, entries: Sequence[Entry], advance: bool = True) -> Changes:
+        """Apply writes; with `advance` they end a superstep, and transient values that were not written go.
+
+        Raises `InvalidUpdateError` naming channel and nodes.
+        """
+        changes = Changes()
+        grouped = group(entries)
+        for key in self.transient.difference(grouped) if advance else ():
+            if self.channels[key].update(()):
+                self._note(key, self.channels[key], changes)
+        for key, values in grouped.items():
+            channel = self.channels[key]
+            if type(channel) is LastValue and len(values) == 1 and type(values[0]) is not Overwrite:
+                channel.value = self.view[key] = changes.changed[key] = values[0]
+            elif self._update(key, channel, values, entries):
+                self._note(key, channel, changes)
+        return changes
+
+    def _update(self, key: str, channel: BaseChannel[Any], values: list[Any], entries: Sequence[Entry]) -> bool:
+        try:
+            return channel.update(values)
+        except Exception as error:
+            writers = [entry.name for entry in entries if any(name == key for name, _ in entry.writes)]
+            error.add_note(f"while applying the writes of {', '.join(map(repr, writers))} to channel {key!r}")
+            if isinstance(error, InvalidUpdateError):
+                raise InvalidUpdateError(f"{error} (written by {', '.join(map(repr, writers))})") from error
+            raise
+
+    def _note(self, key: str, channel: BaseChannel[Any], changes: Changes) -> None:
+        self._look(key, channel)
+        if not channel.stored:
+            return
+        stored = channel.checkpoint()
+        if stored is MISSING:
+            changes.cleared.add(key)
+        else:
+            changes.changed[key] = stored
+
+    def follow(self, entries: Sequence[Entry]) -> Plan:
+        """What runs after these tasks: their edges, branches and commands; deferred nodes when all is done."""
+        names: set[str] = set()
+        sends: list[Send] = []
+        for entry in entries:
+            if entry.spec is not None:
+                names.update(entry.spec.successors)
+                for index in entry.spec.joins:
+                    self._arrive(self.program.joins[index], entry.name, names)
+            for target in entry.targets:
+                if type(target) is Send:
+                    sends.append(target)
+                else:
+                    names.add(target)  # type: ignore[arg-type]
+        names.discard(END)
+        return self._with_deferred(names, sends)
+
+    def _arrive(self, join: Join, source: str, names: set[str]) -> None:
+        barrier = self._barrier(join)
+        barrier.update((source,))
+        if barrier.consume():
+            del self.joins[join_key(join)]
+            names.add(join.target)
+
+    def _barrier(self, join: Join) -> NamedBarrierValue:
+        return self.joins.setdefault(
+            join_key(join), NamedBarrierValue(str, set(join.sources), join_key(join))
+        )
+
+    def _with_deferred(self, names: set[str], sends: list[Send]) -> Plan:
+        nodes = self.program.nodes
+        late = {name for name in names if name in nodes and nodes[name].defer}
+        self.deferred.extend(sorted(late.difference(self.deferred)))
+        names -= late
+        if not names and not sends and self.deferred:
+            names, self.deferred = set(self.deferred), []
+        return Plan(sorted(names), sends)
+
+    def finish(self, changes: Changes) -> None:
+        """Nothing is left to run: channels that show their value only then do so now."""
+        for key, channel in self.channels.items():
+            if channel.finish():
+                self._note(key, channel, changes)
+
+    def control(self, plan: Plan, ran: Iterable[str]) -> dict[str, Any]:
+        """The engine's account for the checkpoint; as small as what is going on."""
+        control: dict[str, Any] = {"next": plan.names, "ran": sorted(set(ran))}
+        if plan.sends:
+            control["sends"] = plan.sends
+        if self.joins:
+            control["joins"] = {key: sorted(barrier.seen) for key, barrier in self.joins.items()}
+        if self.deferred:
+            control["deferred"] = self.deferred
+        return control
+
+    def values(self) -> Any:
+        """The output: what a caller is shown."""
+        return show(self.program, self.view)
+
+
+def group(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+    """The writes per channel, in order."""
+    grouped: dict[str, list[Any]] = {}
+    for entry in entries:
+        for key, value in entry.writes:
+            if key in grouped:
+                grouped[key].append(value)
+            else:
+                grouped[key] = [value]
+    return grouped
+
+
+def preview(
+    channels: Mapping[str, BaseChannel[Any]], view: Mapping[str, Any], entries: Sequence[Entry]
+) -> dict[str, Any]:
+    """The view as it would be with these writes applied; nothing is changed."""
+    result = dict(view)
+    for key, values in group(entries).items():
+        channel = channels[key].copy()
+        channel.update(values)
+        if not channel.readable:
+            continue
+        if channel.is_available():
+            result[key] = channel.get()
+        else:
+            result.pop(key, None)
+    return result
+
+
+def show(program: Program, view: Mapping[str, Any]) -> Any:
+    if program.is_root:
+        return next(iter(view.values()), None)
+    keys = program.output.keys
+    return dict(view) if keys is None else {key: view[key] for key in keys if key in view}
+
+
+def join_key(join: Join) -> str:
+    """Names a join the same in every process, whatever the order it was added in."""
+    return f"{'+'.join(sorted(join.sources))}:{join.target}"
+
+
+def plan_of(control: Mapping[str, Any]) -> Plan:
+    return Plan(list(control.get("next", ())), list(control.get("sends", ())))

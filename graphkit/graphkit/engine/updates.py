@@ -1,0 +1,173 @@
+"""What users return and pass in, as writes and targets. Raises `InvalidUpdateError` for everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphkit.constants import END, PARENT
+from graphkit.engine.attempt import Target, Write
+from graphkit.engine.program import ROOT, Program, Vocabulary
+from graphkit.errors import InvalidUpdateError, UnknownChannelWarning
+from graphkit.types import Command, Send
+
+
+@dataclass(slots=True)
+class Output:
+    """A node's return value, taken apart. `parent` is a command for the graph around this one."""
+
+    writes: list[Write] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    parent: Command[Any] | None = None
+
+
+def read_output(returned: Any, node: str, words: Vocabulary) -> Output:
+    """Take a node's return value apart: an update, a `Command`, or a list of both."""
+    output = Output()
+    if ROOT in words.channels:
+        _read_root(returned, node, words, output)
+    elif isinstance(returned, dict):
+        output.writes = known_writes(returned.items(), node, words)
+    elif returned is not None:
+        _read_any(returned, node, words, output)
+    return output
+
+
+def _read_any(returned: Any, node: str, words: Vocabulary, output: Output) -> None:
+    if isinstance(returned, Command):
+        _read_command(returned, node, words, output)
+    elif isinstance(returned, (list, tuple)) and all(_is_part(part) for part in returned):
+        for part in returned:
+            if isinstance(part, Command):
+                _read_command(part, node, words, output)
+            else:
+                output.writes += known_writes(part.items(), node, words)
+    elif (pairs := attribute_pairs(returned)) is not None:
+        output.writes = known_writes(pairs, node, words)
+    else:
+        raise InvalidUpdateError(
+            f"node {node!r} returned a {type(returned).__name__} ({returned!r:.100}); return a dict of updates, "
+            f"a Command, an instance of the state schema, or None"
+        )
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, (dict, Command))
+
+
+def _read_root(returned: Any, node: str, words: Vocabulary, output: Output) -> None:
+    if isinstance(returned, Command):
+        _read_command(returned, node, words, output)
+    elif returned is not None:
+        output.writes = [(ROOT, returned)]
+
+
+def _read_command(command: Command[Any], node: str, words: Vocabulary, output: Output) -> None:
+    if command.graph is not None:
+        if command.graph != PARENT:
+            raise InvalidUpdateError(
+                f"node {node!r} returned a Command for graph {command.graph!r}; only Command.PARENT is known"
+            )
+        output.parent = command
+        return
+    if command.update is not None:
+        output.writes += update_writes(command.update, node, words)
+    output.targets += checked_targets(command.goto, node, words.nodes)
+
+
+def update_writes(update: Any, node: str, words: Vocabulary) -> list[Write]:
+    """The writes of an update: a dict, (key, value) pairs, or an instance with fields."""
+    if ROOT in words.channels:
+        return [(ROOT, update)]
+    if isinstance(update, Mapping):
+        return known_writes(update.items(), node, words)
+    if isinstance(update, (list, tuple)) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in update):
+        return known_writes(update, node, words)
+    pairs = attribute_pairs(update)
+    if pairs is None:
+        raise InvalidUpdateError(
+            f"{node!r} gave an update of type {type(update).__name__} ({update!r:.100}); give a dict of channel "
+            f"names and values"
+        )
+    return known_writes(pairs, node, words)
+
+
+def known_writes(pairs: Iterable[tuple[Any, Any]], node: str, words: Vocabulary) -> list[Write]:
+    """The pairs whose key is a channel; the others are warned of, once per node and key."""
+    writes = []
+    for key, value in pairs:
+        if key in words.channels:
+            writes.append((key, value))
+        elif (node, str(key)) not in words.warned:
+            words.warned.add((node, str(key)))
+            warnings.warn(
+                f"node {node!r} returned the key {key!r}, which is no channel of its graph; the value was not "
+                f"stored. Add the key to the state schema",
+                UnknownChannelWarning,
+                stacklevel=2,
+            )
+    return writes
+
+
+def attribute_pairs(instance: Any) -> list[tuple[str, Any]] | None:
+    """(field, value) of a dataclass or pydantic instance; None for anything else.
+
+    A field that is None and was not set on purpose is no update.
+    """
+    if isinstance(instance, type):
+        return None
+    if dataclasses.is_dataclass(instance):
+        return [
+            (spec.name, getattr(instance, spec.name))
+            for spec in dataclasses.fields(instance)
+            if getattr(instance, spec.name) is not None or spec.default is not None
+        ]
+    fields = getattr(type(instance), "model_fields", None)
+    if fields is None:
+        return None
+    given = instance.model_fields_set
+    return [
+        (name, getattr(instance, name))
+        for name in fields
+        if name in given or getattr(instance, name) is not None
+    ]
+
+
+def checked_targets(goto: Any, node: str, nodes: frozenset[str]) -> list[Target]:
+    """The targets of a `goto` or of a branch. Raises `InvalidUpdateError` naming an unknown node."""
+    targets: Sequence[Any] = goto if isinstance(goto, (list, tuple)) else (goto,)
+    for target in targets:
+        name = target.node if isinstance(target, Send) else target
+        if name == END and not isinstance(target, Send):
+            continue
+        if not isinstance(name, str) or name not in nodes:
+            raise InvalidUpdateError(
+                f"{node!r} goes to {name!r}, which is no node of the graph; it has {', '.join(sorted(nodes))}"
+            )
+    return list(targets)
+
+
+def writes_of_input(program: Program, given: Any) -> list[Write]:
+    """The writes of a graph's input."""
+    if program.is_root:
+        return [(ROOT, given)]
+    pairs = given.items() if isinstance(given, Mapping) else attribute_pairs(given)
+    if pairs is None:
+        raise InvalidUpdateError(
+            f"the input of graph {program.name!r} is a {type(given).__name__} ({given!r:.100}); give a dict of "
+            f"channel names and values"
+        )
+    writes = known_writes(pairs, "__start__", program.words)
+    return [(key, value) for key, value in writes if key in program.input_keys]
+
+
+def command_parts(words: Vocabulary, command: Command[Any]) -> tuple[list[Write], list[Target]]:
+    """The writes and targets of a command that is given to a graph from outside."""
+    if command.graph is not None:
+        raise InvalidUpdateError("a Command given to a graph addresses that graph; leave out graph=")
+    writes = [] if command.update is None else update_writes(command.update, "Command", words)
+    return writes, checked_targets(command.goto, "Command", words.nodes)
+

@@ -1,0 +1,148 @@
+"""Conversations: the reducer `add_messages` and the state built on it.
+
+A message is whatever the user's model library says it is. This module needs one thing of it, an id,
+and keeps everything else as given: a dict stays a dict, an object of another library stays that object.
+Ids are what makes a list of messages editable: the same id again replaces, a `RemoveMessage` deletes.
+
+A conversation grows by a message at a time and may be long. So the common case, new messages without an id
+of their own, costs a shallow copy of the list and looks at nothing else: a fresh uuid collides with no
+message. An index of the ids is built only when a change names an id. Whether the old messages have ids is
+read off the first and the last of them, because every list that this reducer returned has them throughout.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final, TypedDict, TypeGuard
+from uuid import uuid4
+
+from graphkit.errors import InvalidUpdateError
+from graphkit_checkpoint.serde import register_type
+
+__all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "RemoveMessage", "add_messages"]
+
+REMOVE_ALL_MESSAGES: Final = "__remove_all__"
+"""`RemoveMessage(REMOVE_ALL_MESSAGES)`: delete every message before this one."""
+
+
+@partial(register_type, name="graphkit:RemoveMessage")  # a write may be stored before it is applied
+@dataclass(frozen=True, slots=True)
+class RemoveMessage:
+    """Delete the message with this `id`, or all of them: `REMOVE_ALL_MESSAGES`."""
+
+    id: str
+
+    type: ClassVar[str] = "remove"  # LangChain's RemoveMessage says it this way; it is honoured too
+
+
+def add_messages(left: Any, right: Any) -> list[Any]:
+    """Append the messages of `right` to those of `left`; an id that is there already replaces in place.
+
+    Each side is a message or a list of them: a dict, a string (the user's), a pair `("user", "text")`, or
+    any object with an attribute `id`. Returns a new list and changes neither argument; a message without
+    an id is copied and given a uuid. A `RemoveMessage` deletes; when a message of the same id follows it,
+    that one takes the old place. Raises `InvalidUpdateError` (a `ValueError`) for a `RemoveMessage` that
+    names no message, and for what is not a message.
+    """
+    messages, changes = _listed(left), _listed(right)
+    clearing = [place for place, change in enumerate(changes) if _clears(change)]
+    if clearing:
+        return _merged([], changes[clearing[-1] + 1 :])
+    if messages and not (_has_id(messages[0]) and _has_id(messages[-1])):
+        messages = [_identified(message) for message in messages]
+    return _merged(messages, changes)
+
+
+class MessagesState(TypedDict):
+    """A state whose `messages` is a conversation. Derive from it to add keys."""
+
+    messages: Annotated[list[Any], add_messages]
+
+
+def _merged(messages: list[Any], changes: list[Any]) -> list[Any]:
+    """Apply `changes` in order to `messages`, a list that belongs to the caller of this function alone."""
+    places: dict[Any, int] | None = None
+    removed: set[Any] = set()
+    for change in changes:
+        message = change if _removes(change) else _identified(change)
+        if message is not change:  # its id is new, so there is nothing to replace
+            messages.append(message)
+            continue
+        if places is None:
+            places = {_id(message): place for place, message in enumerate(messages)}
+        if _removes(change):
+            removed.add(_known(change.id, places))
+        elif _id(change) in places:
+            messages[places[_id(change)]] = change
+            removed.discard(_id(change))
+        else:
+            places[_id(change)] = len(messages)
+            messages.append(change)
+    return [message for message in messages if _id(message) not in removed] if removed else messages
+
+
+def _listed(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list) else [value]
+
+
+def _is_dict(message: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(message, dict)
+
+
+def _is_pair(message: Any) -> TypeGuard[tuple[str, Any]]:
+    """Whether this is a role and a content: `("user", "text")`."""
+    match message:
+        case (str(), _):
+            return isinstance(message, tuple)
+        case _:
+            return False
+
+
+def _removes(change: Any) -> bool:
+    return getattr(change, "type", None) == RemoveMessage.type
+
+
+def _clears(change: Any) -> bool:
+    return _removes(change) and change.id == REMOVE_ALL_MESSAGES
+
+
+def _known(message_id: Any, places: dict[Any, int]) -> Any:
+    if message_id not in places:
+        raise InvalidUpdateError(
+            f"RemoveMessage({message_id!r}): no message has this id. Remove messages by the ids in the state."
+        )
+    return message_id
+
+
+def _id(message: Any) -> Any:
+    return message.get("id") if _is_dict(message) else getattr(message, "id", None)
+
+
+def _has_id(message: Any) -> bool:
+    return _id(message) is not None
+
+
+def _identified(message: Any) -> Any:
+    """The message itself if it has an id, else a copy of it that has one."""
+    if _is_dict(message):
+        return message if _has_id(message) else {**message, "id": str(uuid4())}
+    if isinstance(message, str):
+        return {"role": "user", "content": message, "id": str(uuid4())}
+    if _is_pair(message):
+        return {"role": message[0], "content": message[1], "id": str(uuid4())}
+    if not hasattr(message, "id"):
+        raise InvalidUpdateError(
+            f"add_messages was given {type(message).__name__}, which is no message: it takes dicts, strings, "
+            '("role", "text") pairs and objects with an attribute `id`, alone or in a list.'
+        )
+    return message if _has_id(message) else _copied_with_id(message)
+
+
+def _copied_with_id(message: Any) -> Any:
+    if hasattr(message, "model_copy"):
+        return message.model_copy(update={"id": str(uuid4())})
+    twin = copy(message)
+    object.__setattr__(twin, "id", str(uuid4()))  # not setattr: a frozen dataclass would refuse it
+    return twin

@@ -1,0 +1,142 @@
+"""What a user gave as a node or an edge function, as the engine calls it."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from graphkit.constants import RESERVED
+from graphkit.drivers.execute import callable_forms
+from graphkit.engine.program import Callee
+from graphkit.errors import InvalidGraphError
+from graphkit.runtime import INJECTED
+from graphkit.types import Command, TimeoutPolicy
+
+FORBIDDEN = ("|", ":", "\0")
+
+
+def name_of(action: Any) -> str:
+    """The name a node gets from its function or object. Raises `InvalidGraphError` if it has none."""
+    name = getattr(action, "__name__", None) or getattr(action, "name", None)
+    if not isinstance(name, str):
+        inner = getattr(action, "func", None)  # functools.partial
+        name = getattr(inner, "__name__", None) or type(action).__name__
+    return name
+
+
+def check_name(name: Any) -> str:
+    """Raises `InvalidGraphError` for a name that a node cannot have."""
+    if not isinstance(name, str) or not name:
+        raise InvalidGraphError(f"a node's name must be a non-empty string, not {name!r}")
+    if name in RESERVED:
+        raise InvalidGraphError(f"the node name {name!r} is reserved; choose another one")
+    for mark in FORBIDDEN:
+        if mark in name:
+            raise InvalidGraphError(f"the node name {name!r} contains {mark!r}, which separates namespaces")
+    return name
+
+
+def callee_of(action: Any, name: str, given: int = 1) -> Callee:
+    """The callable with what is injected by name; the first `given` parameters are positional arguments."""
+    call, acall = callable_forms(action)
+    if not callable(call or acall):
+        raise InvalidGraphError(
+            f"{name!r} is a {type(action).__name__}, which cannot be called; give a function or an object with "
+            f"invoke()"
+        )
+    return Callee(name, call, acall, _injections(call or acall, given))
+
+
+def _injections(function: Any, given: int) -> tuple[str, ...]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return ()
+    free = [p for i, p in enumerate(parameters) if i >= given or p.kind is inspect.Parameter.KEYWORD_ONLY]
+    fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(p.name for p in free if p.name in INJECTED and p.kind not in fixed)
+
+
+def positional_count(function: Any) -> int:
+    """How many positional arguments a function takes, not counting what is injected by name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.name not in INJECTED for p in parameters)
+
+
+def hints_of_function(action: Any) -> dict[str, Any]:
+    """The resolved annotations of a function or of an object's `__call__`; empty where they cannot be."""
+    function = getattr(action, "func", action)
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        function = getattr(type(function), "__call__", None)  # noqa: B004
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception:
+        return {}
+
+
+def input_annotation(action: Any) -> Any:
+    """The annotation of the first parameter, or None."""
+    hints = hints_of_function(action)
+    try:
+        first = next(iter(inspect.signature(action).parameters), None)
+    except (TypeError, ValueError):
+        return None
+    return hints.get(first) if first is not None else None
+
+
+def declared_targets(action: Any) -> tuple[str, ...]:
+    """The nodes named in a return annotation `Command[Literal[...]]` or `Literal[...]`."""
+    return tuple(_literals(hints_of_function(action).get("return")))
+
+
+def _literals(annotation: Any) -> Iterator[str]:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        yield from (value for value in get_args(annotation) if isinstance(value, str))
+    elif origin is not None:
+        for argument in get_args(annotation):
+            yield from _literals(argument)
+
+
+def may_go_anywhere(action: Any) -> bool:
+    """Whether a node's code may return a `Command` or `Send` that nobody declared.
+
+    Decided by the names its code mentions, so it can be wrong for code that hides them; it only decides
+    between an error and silence about joins that seem never to be complete.
+    """
+    annotation = hints_of_function(action).get("return")
+    if annotation is Command or get_origin(annotation) is Command:
+        return not declared_targets(action)
+    function = inspect.unwrap(getattr(action, "func", action))
+    code = getattr(function, "__code__", None)
+    return code is None or bool({"Command", "Send"} & set(_names(code)))
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def seconds(timeout: float | timedelta | TimeoutPolicy | None) -> float | None:
+    """A timeout in seconds. Raises `ValueError` unless it is positive."""
+    if isinstance(timeout, TimeoutPolicy):
+        timeout = timeout.run_timeout
+    if timeout is None:
+        return None
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"a timeout must be a positive number of seconds, not {timeout!r}")
+    return float(value)
+
+
+Action = Callable[..., Any]

@@ -1,0 +1,407 @@
+"""`StateGraph`: describe a graph node by node and edge by edge, then compile it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Executor
+from datetime import timedelta
+from typing import Any, Generic, Literal, Self, TypeVar, overload
+
+from graphkit.channels import BaseChannel, LastValue
+from graphkit.compiled import CompiledGraph
+from graphkit.constants import END, START
+from graphkit.door import check_nodes
+from graphkit.engine.program import Branch, Callee, Join, NodeSpec, Program, Shape, Vocabulary
+from graphkit.engine.request import DEFAULT_RECURSION_LIMIT
+from graphkit.errors import InvalidGraphError
+from graphkit.graph.node import (
+    callee_of,
+    check_name,
+    declared_targets,
+    input_annotation,
+    may_go_anywhere,
+    name_of,
+    positional_count,
+    seconds,
+)
+from graphkit.graph.schema import fields_of, hints_of, shape_of
+from graphkit.graph.structure import BranchDescription, GraphDescription, check_structure
+from graphkit.graph.subgraph import subgraph_callee
+from graphkit.types import CachePolicy, RetryPolicy, TimeoutPolicy
+from graphkit_checkpoint.base import BaseCheckpointSaver
+from graphkit_checkpoint.cache import BaseCache
+from graphkit_checkpoint.serde import register_annotations
+
+__all__ = ["StateGraph"]
+
+StateT = TypeVar("StateT")
+Retry = RetryPolicy | Sequence[RetryPolicy]
+Timeout = float | timedelta | TimeoutPolicy
+PathMap = Mapping[Hashable, str] | Sequence[str]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Node:
+    """A node as it was added."""
+
+    action: Any
+    callee: Callee
+    input_schema: Any
+    destinations: tuple[str, ...]
+    options: dict[str, Any]
+    subgraph: CompiledGraph | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Branch:
+    """A conditional edge as it was added."""
+
+    source: str
+    callee: Callee
+    input_schema: Any
+    path_map: dict[Hashable, str] | None
+
+
+class StateGraph(Generic[StateT]):
+    """A graph whose nodes read a shared state and return updates to it.
+
+    `state_schema` is a TypedDict, dataclass, pydantic model, or an annotated single value; each key is a
+    channel, with `Annotated[type, reducer]` where several writes are to be combined. `input_schema` and
+    `output_schema` narrow what `invoke` takes and returns. `context_schema` describes `context=`.
+    Every method that adds something returns the graph.
+    """
+
+    def __init__(
+        self,
+        state_schema: type[StateT] | Any,
+        context_schema: Any = None,
+        *,
+        input_schema: Any = None,
+        output_schema: Any = None,
+    ) -> None:
+        self.state_schema = state_schema
+        self.context_schema = context_schema
+        self.input_schema = input_schema or state_schema
+        self.output_schema = output_schema or state_schema
+        self.channels: dict[str, BaseChannel[Any]] = {}
+        self.nodes: dict[str, _Node] = {}
+        self.edges: dict[tuple[str, str], None] = {}
+        self.joins: dict[tuple[tuple[str, ...], str], None] = {}
+        self.branches: list[_Branch] = []
+        self._defaults: dict[str, Any] = {}
+        self._schemas: list[Any] = []
+        for schema in (self.state_schema, self.input_schema, self.output_schema):
+            self._declare(schema)
+
+    def _declare(self, schema: Any) -> None:
+        """Add a schema's channels. Raises `InvalidGraphError` if two schemas disagree about a key."""
+        if any(schema is known for known in self._schemas):
+            return
+        self._schemas.append(schema)
+        for key, channel in fields_of(schema).channels.items():
+            known = self.channels.get(key)
+            if known is None or type(known) is LastValue:
+                self.channels[key] = channel
+            elif type(channel) is not LastValue and not _same(known, channel):
+                raise InvalidGraphError(f"two schemas declare the state key {key!r} with different reducers")
+
+    # Nodes
+
+    @overload
+    def add_node(self, node: Callable[..., Any], /, **options: Any) -> Self: ...
+
+    @overload
+    def add_node(self, node: str, action: Any, /, **options: Any) -> Self: ...
+
+    def add_node(
+        self,
+        node: Any,
+        action: Any = None,
+        *,
+        defer: bool = False,
+        metadata: dict[str, Any] | None = None,
+        input_schema: Any = None,
+        retry_policy: Retry | None = None,
+        cache_policy: CachePolicy | None = None,
+        error_handler: Callable[..., Any] | None = None,
+        destinations: Mapping[str, str] | Sequence[str] | None = None,
+        timeout: Timeout | None = None,
+    ) -> Self:
+        """Add a node: `add_node("name", function)`, or `add_node(function)` to name it after the function.
+
+        The function gets the state (an instance of `input_schema`, its first parameter's annotated schema,
+        or the state schema) and, by parameter name, `config`, `runtime`, `writer`, `store`. It returns a
+        dict of updates, a `Command`, a list of both, or None. A compiled graph may be a node.
+        `defer` runs it when nothing else is left to run; `destinations` declare where its commands may go;
+        `error_handler(state, error)` answers for it when it has failed for good.
+        Raises `InvalidGraphError` for a bad or taken name.
+        """
+        if action is None:
+            if isinstance(node, str):
+                raise InvalidGraphError(f"node {node!r} has no function; use add_node({node!r}, function)")
+            node, action = name_of(node), node
+        name = check_name(node)
+        if name in self.nodes:
+            raise InvalidGraphError(f"the graph has a node {name!r} already; choose another name")
+        schema = input_schema or self._schema_in(input_annotation(action)) or self.state_schema
+        self._declare(schema)
+        subgraph = action if isinstance(action, CompiledGraph) else None
+        self.nodes[name] = _Node(
+            action=action,
+            callee=callee_of(action, name_of(action)) if subgraph is None else subgraph_callee(subgraph, self.channels),
+            input_schema=schema,
+            destinations=tuple(destinations) if destinations is not None else declared_targets(action),
+            subgraph=subgraph,
+            options={
+                "defer": defer,
+                "metadata": dict(metadata or {}),
+                "retry": _policies(retry_policy),
+                "cache": cache_policy,
+                "handler": _handler(error_handler),
+                "timeout": seconds(timeout),
+            },
+        )
+        return self
+
+    def set_node_defaults(
+        self,
+        *,
+        retry_policy: Retry | None = None,
+        cache_policy: CachePolicy | None = None,
+        error_handler: Callable[..., Any] | None = None,
+        timeout: Timeout | None = None,
+    ) -> Self:
+        """Options for every node, added before or after, that does not set them itself."""
+        defaults = {
+            "retry": _policies(retry_policy),
+            "cache": cache_policy,
+            "handler": _handler(error_handler),
+            "timeout": seconds(timeout),
+        }
+        self._defaults.update({key: value for key, value in defaults.items() if value})
+        return self
+
+    def _schema_in(self, annotation: Any) -> Any:
+        """An annotation that is a schema of its own."""
+        return annotation if annotation is not None and hints_of(annotation) else None
+
+    # Edges
+
+    def add_edge(self, start_key: str | Sequence[str], end_key: str) -> Self:
+        """Run `end_key` after `start_key`; after *all* of them if it is a list (a join)."""
+        if isinstance(start_key, str):
+            self.edges[start_key, end_key] = None
+        else:
+            self.joins[tuple(start_key), end_key] = None
+        return self
+
+    def add_conditional_edges(
+        self, source: str, path: Callable[..., Any], path_map: PathMap | None = None
+    ) -> Self:
+        """After `source`, run what `path(state)` names: one or several nodes, `END`, or `Send`s.
+
+        `path_map` maps its results to nodes, or lists the nodes it may name; without one the `Literal`
+        return annotation does, else any node is possible. `path` sees the writes of `source`.
+        """
+        targets: dict[Hashable, str] | None = None
+        if isinstance(path_map, Mapping):
+            targets = dict(path_map)
+        elif path_map is not None:
+            targets = {name: name for name in path_map}
+        elif literal := declared_targets(path):
+            targets = {name: name for name in literal}
+        schema = self._schema_in(input_annotation(path))
+        if schema is not None:
+            self._declare(schema)
+        self.branches.append(_Branch(source, callee_of(path, name_of(path)), schema, targets))
+        return self
+
+    def add_sequence(self, nodes: Sequence[Any]) -> Self:
+        """Add nodes and an edge from each to the next. Elements: functions or (name, function)."""
+        if not nodes:
+            raise InvalidGraphError("add_sequence needs at least one node")
+        previous = None
+        for node in nodes:
+            name, action = node if isinstance(node, tuple) else (name_of(node), node)
+            self.add_node(name, action)
+            if previous is not None:
+                self.add_edge(previous, name)
+            previous = name
+        return self
+
+    def set_entry_point(self, key: str) -> Self:
+        """The node that runs first: `add_edge(START, key)`."""
+        return self.add_edge(START, key)
+
+    def set_conditional_entry_point(
+        self, path: Callable[..., Any], path_map: PathMap | None = None
+    ) -> Self:
+        """Choose the first node from the input: `add_conditional_edges(START, path, path_map)`."""
+        return self.add_conditional_edges(START, path, path_map)
+
+    def set_finish_point(self, key: str) -> Self:
+        """The run may end after this node: `add_edge(key, END)`."""
+        return self.add_edge(key, END)
+
+    # Compiling
+
+    def compile(
+        self,
+        checkpointer: BaseCheckpointSaver | Literal[False] | None = None,
+        *,
+        cache: BaseCache | None = None,
+        store: Any = None,
+        interrupt_before: Sequence[str] | Literal["*"] | None = None,
+        interrupt_after: Sequence[str] | Literal["*"] | None = None,
+        debug: bool = False,
+        name: str | None = None,
+        interrupt_matching: Literal["checked", "index"] = "checked",
+        recursion_limit: int = DEFAULT_RECURSION_LIMIT,
+        executor: Executor | None = None,
+    ) -> CompiledGraph:
+        """Check the structure and make the graph runnable.
+
+        `checkpointer` keeps threads (False: not even those of a surrounding graph). `interrupt_before` and
+        `interrupt_after` are breakpoints: node names or "*". `interrupt_matching="index"` delivers answers
+        to unnamed questions by their order alone. `debug` prints what happens. `executor` runs the nodes: any
+        `concurrent.futures.Executor`, given one module-level function and its arguments.
+        Raises `InvalidGraphError` with all structural faults at once; warns of unreachable nodes.
+        """
+        check_structure(self._description())
+        if checkpointer is not None and checkpointer is not False and not isinstance(checkpointer, BaseCheckpointSaver):
+            raise TypeError(f"checkpointer must be a saver, False or None, not {checkpointer!r}")
+        if interrupt_matching not in ("checked", "index"):
+            raise ValueError(f"interrupt_matching must be 'checked' or 'index', not {interrupt_matching!r}")
+        for schema in self._schemas:
+            register_annotations(schema)
+        program = self._program(name or "graph", interrupt_matching == "index")
+        return CompiledGraph(
+            program,
+            builder=self,
+            checkpointer=checkpointer,
+            cache=cache,
+            store=store,
+            before=check_nodes(interrupt_before, program, "interrupt_before"),
+            after=check_nodes(interrupt_after, program, "interrupt_after"),
+            recursion_limit=recursion_limit,
+            executor=executor,
+            debug=debug,
+            context_schema=self.context_schema,
+        )
+
+    def _description(self) -> GraphDescription:
+        return GraphDescription(
+            nodes=tuple(self.nodes),
+            edges=tuple(self.edges),
+            joins=tuple(self.joins),
+            branches=tuple(
+                BranchDescription(
+                    branch.source,
+                    None if branch.path_map is None else tuple(branch.path_map.values()),
+                    branch.callee.name,
+                )
+                for branch in self.branches
+            ),
+            destinations={name: node.destinations for name, node in self.nodes.items() if node.destinations},
+            dynamic=frozenset(
+                name
+                for name, node in self.nodes.items()
+                if not node.destinations and (self.joins and may_go_anywhere(node.action))
+            ),
+        )
+
+    def _program(self, name: str, unchecked: bool) -> Program:
+        ways = _Ways(self)
+        readable = frozenset(key for key, channel in self.channels.items() if channel.readable)
+        shapes: dict[int, Shape] = {}
+
+        def shape(schema: Any) -> Shape:
+            if id(schema) not in shapes:
+                shapes[id(schema)] = shape_of(schema, readable)
+            return shapes[id(schema)]
+
+        def branches(source: str, schema: Any) -> tuple[Branch, ...]:
+            return tuple(
+                Branch(branch.callee, shape(branch.input_schema or schema), branch.path_map)
+                for branch in ways.branches.get(source, ())
+            )
+
+        nodes = {
+            key: NodeSpec(
+                name=key,
+                callee=node.callee,
+                shape=shape(node.input_schema),
+                successors=ways.successors.get(key, ()),
+                joins=ways.joins.get(key, ()),
+                branches=branches(key, node.input_schema),
+                **{**node.options, **{k: v for k, v in self._defaults.items() if not node.options[k]}},
+            )
+            for key, node in self.nodes.items()
+        }
+        entry = NodeSpec(
+            name=START,
+            callee=Callee(START, _identity, None),
+            shape=Shape(None),
+            successors=ways.successors.get(START, ()),
+            joins=ways.joins.get(START, ()),
+            branches=branches(START, self.state_schema),
+        )
+        return Program(
+            name=name,
+            channels=dict(self.channels),
+            nodes=nodes,
+            entry=entry,
+            joins=[Join(frozenset(sources), target) for sources, target in self.joins],
+            input_keys=frozenset(fields_of(self.input_schema).channels),
+            output=shape(self.output_schema),
+            words=Vocabulary(frozenset(self.channels), frozenset(nodes)),
+            unchecked_matching=unchecked,
+        )
+
+
+class _Ways:
+    """The ways out of each node."""
+
+    def __init__(self, graph: StateGraph[Any]) -> None:
+        successors: dict[str, list[str]] = {}
+        joins: dict[str, list[int]] = {}
+        self.branches: dict[str, list[_Branch]] = {}
+        for source, target in graph.edges:
+            if target != END:
+                successors.setdefault(source, []).append(target)
+        for index, (sources, _) in enumerate(graph.joins):
+            for source in sources:
+                joins.setdefault(source, []).append(index)
+        for branch in graph.branches:
+            self.branches.setdefault(branch.source, []).append(branch)
+        self.successors = {source: tuple(targets) for source, targets in successors.items()}
+        self.joins = {source: tuple(indexes) for source, indexes in joins.items()}
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _same(one: BaseChannel[Any], other: BaseChannel[Any]) -> bool:
+    return type(one) is type(other) and getattr(one, "operator", None) is getattr(other, "operator", None)
+
+
+def _policies(retry: Retry | None) -> tuple[RetryPolicy, ...]:
+    if retry is None:
+        return ()
+    return (retry,) if isinstance(retry, RetryPolicy) else tuple(retry)
+
+
+def _handler(handler: Callable[..., Any] | None) -> Callee | None:
+    """`handler(state, error)`, or `handler(state)` if it does not care."""
+    if handler is None:
+        return None
+    if positional_count(handler) == 1:
+        return callee_of(functools.partial(_without_error, handler), name_of(handler))
+    return callee_of(handler, name_of(handler), given=2)
+
+
+def _without_error(handler: Callable[..., Any], state: Any, error: Any) -> Any:
+    return handler(state)

@@ -1,0 +1,23 @@
+"""Managed values: state keys that the engine computes. Annotate a key of the state schema with one.
+
+`RemainingSteps` is the number of supersteps left before the recursion limit, `IsLastStep` whether this is
+the last one. They are never stored and writing to them is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+__all__ = ["IsLastStep", "ManagedValue", "RemainingSteps"]
+
+
+class ManagedValue:
+    """A value computed from the number of supersteps that are left."""
+
+    def __init__(self, compute: Callable[[int], object]) -> None:
+        self.compute = compute
+
+
+RemainingSteps = Annotated[int, ManagedValue(lambda left: left)]
+IsLastStep = Annotated[bool, ManagedValue(lambda left: left <= 1)]

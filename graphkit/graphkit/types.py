@@ -1,0 +1,260 @@
+"""What users hand to a graph and get back from it: plain data, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypedDict, TypeVar
+
+from graphkit.constants import PARENT
+from graphkit.errors import GraphkitError
+from graphkit_checkpoint.serde import register_type
+
+__all__ = [
+    "All",
+    "CachePolicy",
+    "Command",
+    "Durability",
+    "Interrupt",
+    "Overwrite",
+    "PregelTask",
+    "RetryPolicy",
+    "RunResult",
+    "RunnableConfig",
+    "Send",
+    "StateSnapshot",
+    "StateUpdate",
+    "StreamMode",
+    "StreamWriter",
+    "TimeoutPolicy",
+    "interrupt",
+]
+
+All = Literal["*"]
+Durability = Literal["sync", "async", "exit"]
+StreamMode = Literal["values", "updates", "tasks", "checkpoints", "custom", "debug"]
+StreamWriter = Callable[[Any], None]
+RunStatus = Literal["completed", "interrupted", "paused", "drained"]
+
+N = TypeVar("N", bound=Hashable)
+C = TypeVar("C")
+
+
+def _stored(cls: type[C]) -> type[C]:
+    """Instances may be part of a stored state, under a name that does not depend on where the class lives."""
+    return register_type(cls, name=f"graphkit:{cls.__name__}")
+
+
+class RunnableConfig(TypedDict, total=False):
+    """Options of one run. `configurable` addresses it: `thread_id`, `checkpoint_id`, and keys of your own."""
+
+    configurable: dict[str, Any]
+    recursion_limit: int
+    max_concurrency: int | None
+    metadata: dict[str, Any]
+    tags: list[str]
+    run_name: str
+    run_id: Any
+    callbacks: Any
+
+
+@_stored
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Run `node` in the next superstep with `arg` as its input instead of the state.
+
+    Several `Send`s to one node make several tasks, which run side by side and whose writes are
+    applied in the order of the `Send`s.
+    """
+
+    node: str
+    arg: Any
+
+
+@_stored
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Generic[N]):
+    """Steer a graph: answer (`resume`), write (`update`), go somewhere (`goto`).
+
+    Returned from a node, `update` is written and `goto` targets run in the next superstep, besides
+    those that the node's edges name. Given to `invoke`, `resume` answers open questions: one value,
+    or a map of question id to value. `graph=Command.PARENT` addresses the surrounding graph.
+    """
+
+    graph: str | None = None
+    update: Any = None
+    resume: Any = None
+    goto: Send | Sequence[Send | N] | N = ()
+
+    PARENT: ClassVar[Literal["__parent__"]] = PARENT
+
+
+@_stored
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Write `value` into a channel with a reducer as it is, without reducing."""
+
+    value: Any
+
+
+@_stored
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """One open question.
+
+    `id` is unique and stays the same while the question is open; `node` and `namespace` say who asks;
+    `index` counts the unnamed questions of its task, `name` is given for named ones;
+    `response_schema` is a JSON schema that an answer must satisfy, or None.
+    """
+
+    value: Any
+    id: str
+    name: str | None = None
+    index: int | None = None
+    node: str = ""
+    namespace: str = ""
+    response_schema: Mapping[str, Any] | None = None
+
+    @property
+    def interrupt_id(self) -> str:
+        return self.id
+
+    @property
+    def reason(self) -> Any:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Try a failed node again: after `initial_interval` seconds, each wait `backoff_factor` times longer,
+    at most `max_interval`, `max_attempts` attempts in all. `retry_on` is an exception class, several, or a
+    predicate; by default everything but programming errors (`default_retry_on`)."""
+
+    initial_interval: float = 0.5
+    backoff_factor: float = 2.0
+    max_interval: float = 128.0
+    max_attempts: int = 3
+    jitter: bool = True
+    retry_on: type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool] | None = None
+
+    def applies_to(self, error: BaseException) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if self.retry_on is None:
+            return default_retry_on(error)
+        if isinstance(self.retry_on, type):
+            return isinstance(error, self.retry_on)
+        if callable(self.retry_on):
+            return bool(self.retry_on(error))
+        return isinstance(error, tuple(self.retry_on))
+
+
+def default_retry_on(error: Exception) -> bool:
+    """Whether an error may pass by itself: connection trouble and unknown errors do, bugs do not."""
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return True
+    return not isinstance(
+        error,
+        (
+            GraphkitError,
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            ImportError,
+            LookupError,
+            NameError,
+            SyntaxError,
+            RuntimeError,
+            ReferenceError,
+            StopIteration,
+            StopAsyncIteration,
+            OSError,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePolicy:
+    """Reuse a node's output for equal input, `ttl` seconds long (None: for ever).
+
+    `key_func` maps the node's input to the cache key; by default a hash of the serialized input.
+    """
+
+    key_func: Callable[..., str | bytes] | None = None
+    ttl: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutPolicy:
+    """Bounds of one attempt of a node, in seconds or as `timedelta`."""
+
+    run_timeout: float | timedelta | None = None
+
+
+class StateUpdate(NamedTuple):
+    """One element of `bulk_update_state`: `values` written as if by `as_node`."""
+
+    values: Any
+    as_node: str | None = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PregelTask:
+    """One task of a superstep, as seen from outside.
+
+    `error` is the text of a recorded error, `result` what the task wrote if it has finished,
+    `interrupts` its open questions.
+    """
+
+    id: str
+    name: str
+    path: tuple[str | int, ...]
+    error: str | None = None
+    interrupts: tuple[Interrupt, ...] = ()
+    state: Any = None
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSnapshot:
+    """A thread at one checkpoint: `values`, the nodes that are `next`, their `tasks` and open `interrupts`.
+
+    `config` addresses this checkpoint, `parent_config` the one before. `metadata` has at least
+    `source` ("input", "loop", "update" or "fork") and `step` (-1 for the first input).
+    An unknown thread gives a snapshot without values and with `metadata` None.
+    """
+
+    values: Any
+    next: tuple[str, ...]
+    config: RunnableConfig
+    metadata: dict[str, Any] | None
+    created_at: str | None
+    parent_config: RunnableConfig | None
+    tasks: tuple[PregelTask, ...] = ()
+    interrupts: tuple[Interrupt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run came to.
+
+    `status` is "completed", "interrupted" (questions are open) or "paused" (at a breakpoint); `value` the
+    output; `next` the nodes that would run next; `config` addresses the checkpoint reached.
+    """
+
+    status: RunStatus
+    value: Any
+    interrupts: tuple[Interrupt, ...] = ()
+    next: tuple[str, ...] = ()
+    config: RunnableConfig = field(default_factory=lambda: RunnableConfig())
+
+
+def __getattr__(name: str) -> Any:
+    # `interrupt` lives where questions are asked; importing it here would be a circle.
+    if name == "interrupt":
+        from graphkit.questions import interrupt
+
+        return interrupt
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

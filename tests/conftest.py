@@ -1,0 +1,221 @@
+"""What every test may use: both doors to a graph, both local savers, one way to build a graph.
+
+A scenario is written once: `runner` takes it through the sync and the async door, `saver` keeps its
+threads in memory and on SQLite.
+"""
+
+import asyncio
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypedDict
+
+import pytest
+
+from graphkit.checkpoint.memory import InMemorySaver
+from graphkit.checkpoint.sqlite import SqliteSaver
+from graphkit.graph import START, StateGraph
+from graphkit.types import Command, Interrupt, RunnableConfig, RunResult, StateSnapshot, interrupt
+
+Saver: TypeAlias = Any
+"""`InMemorySaver` or `SqliteSaver`."""
+Graph: TypeAlias = Any
+"""A compiled graph. `Any`, because `Runner` calls its doors by name."""
+Edge: TypeAlias = tuple[Any, ...]
+"""`(from, to)`, or `(from, function, targets)` for a conditional edge."""
+Build: TypeAlias = Callable[..., Graph]
+"""`graph_of` with the test's own saver."""
+Reopen: TypeAlias = Callable[[Saver], Saver]
+
+
+class State(TypedDict, total=False):
+    """Whatever the nodes of a test report, in order."""
+
+    log: Annotated[list[Any], operator.add]
+
+
+class Runner:
+    """A graph's calls through one door: `colour` "sync" takes `invoke`, …, "async" takes `ainvoke`, …."""
+
+    def __init__(self, colour: str) -> None:
+        self.colour = colour
+
+    def invoke(self, graph: Graph, given: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        return self._call(graph, "invoke", given, config, **options)
+
+    def run(
+        self, graph: Graph, given: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> RunResult:
+        result: RunResult = self._call(graph, "run", given, config, **options)
+        return result
+
+    def stream(
+        self, graph: Graph, given: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> list[Any]:
+        return self._collect(graph, "stream", given, config, **options)
+
+    def get_state(self, graph: Graph, config: RunnableConfig, **options: Any) -> StateSnapshot:
+        state: StateSnapshot = self._call(graph, "get_state", config, **options)
+        return state
+
+    def history(self, graph: Graph, config: RunnableConfig, **options: Any) -> list[StateSnapshot]:
+        return self._collect(graph, "get_state_history", config, **options)
+
+    def update_state(
+        self, graph: Graph, config: RunnableConfig, values: Any, as_node: str | None = None
+    ) -> RunnableConfig:
+        updated: RunnableConfig = self._call(graph, "update_state", config, values, as_node)
+        return updated
+
+    def bulk_update_state(
+        self, graph: Graph, config: RunnableConfig, supersteps: Sequence[Any]
+    ) -> RunnableConfig:
+        updated: RunnableConfig = self._call(graph, "bulk_update_state", config, supersteps)
+        return updated
+
+    def thread(self, graph: Graph, config: RunnableConfig) -> list[StateSnapshot]:
+        """All there is to see of a thread: its state and its history."""
+        return [self.get_state(graph, config), *self.history(graph, config)]
+
+    def _call(self, graph: Graph, door: str, *args: Any, **options: Any) -> Any:
+        if self.colour == "sync":
+            return getattr(graph, door)(*args, **options)
+
+        async def through() -> Any:
+            return await getattr(graph, f"a{door}")(*args, **options)
+
+        return asyncio.run(through())
+
+    def _collect(self, graph: Graph, door: str, *args: Any, **options: Any) -> list[Any]:
+        if self.colour == "sync":
+            return list(getattr(graph, door)(*args, **options))
+
+        async def through() -> list[Any]:
+            return [item async for item in getattr(graph, f"a{door}")(*args, **options)]
+
+        return asyncio.run(through())
+
+
+def graph_of(
+    nodes: Mapping[str, Callable[..., Any]],
+    edges: Sequence[Edge] | None = None,
+    *,
+    saver: Saver = None,
+    state: Any = State,
+    node_options: Mapping[str, Mapping[str, Any]] | None = None,
+    **compile_options: Any,
+) -> Graph:
+    """Compile `nodes` joined by `edges`; without edges all nodes run side by side, right after the start."""
+    builder = StateGraph(state)
+    for name, node in nodes.items():
+        builder.add_node(name, node, **(node_options or {}).get(name, {}))
+    for edge in [(START, name) for name in nodes] if edges is None else edges:
+        if callable(edge[1]):
+            builder.add_conditional_edges(*edge)
+        else:
+            builder.add_edge(*edge)
+    return builder.compile(checkpointer=saver, **compile_options)
+
+
+def asks(question: Any, **options: Any) -> Callable[[State], State]:
+    """A node that asks and logs the answer."""
+
+    def ask(state: State) -> State:
+        return {"log": [interrupt(question, **options)]}
+
+    return ask
+
+
+def says(word: Any) -> Callable[[State], State]:
+    """A node that logs `word`."""
+
+    def say(state: State) -> State:
+        return {"log": [word]}
+
+    return say
+
+
+def in_a_row(*names: str) -> list[Edge]:
+    """The edges of a graph that runs `names` one after the other."""
+    return list(zip((START, *names), names, strict=False))
+
+
+def questions(result: Any) -> dict[Any, Interrupt]:
+    """The open questions of a result of `invoke`, by what they ask, in the order reported."""
+    return {question.value: question for question in result["__interrupt__"]}
+
+
+def response(question: Interrupt | str, answer: Any) -> dict[str, Any]:
+    """One block of the list spelling of an answer; a question is given itself or by its id."""
+    question_id = question if isinstance(question, str) else question.id
+    return {"interruptResponse": {"interruptId": question_id, "response": answer}}
+
+
+Spelling: TypeAlias = Callable[[Interrupt, Any], Any]
+"""How one question is answered: what is given to `invoke`."""
+
+SPELLINGS: dict[str, Spelling] = {
+    "value": lambda question, answer: Command(resume=answer),
+    "map": lambda question, answer: Command(resume={question.id: answer}),
+    "blocks": lambda question, answer: [response(question, answer)],
+}
+
+
+EMPTY: State = {"log": []}
+"""The input of most tests."""
+
+
+@pytest.fixture(params=["sync", "async"])
+def runner(request: pytest.FixtureRequest) -> Runner:
+    return Runner(request.param)
+
+
+@pytest.fixture
+def open_sqlite(tmp_path: Path) -> Iterator[Callable[[], Saver]]:
+    """Opens savers on one SQLite file and closes them after the test."""
+    opened: list[Saver] = []
+
+    def open_another() -> Saver:
+        opened.append(SqliteSaver(tmp_path / "t.sqlite"))
+        return opened[-1]
+
+    yield open_another
+    for saver in opened:
+        saver.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def saver(request: pytest.FixtureRequest, open_sqlite: Callable[[], Saver]) -> Iterator[Saver]:
+    if request.param == "sqlite":
+        yield open_sqlite()
+    else:
+        memory = InMemorySaver()
+        yield memory
+        memory.close()
+
+
+@pytest.fixture
+def reopen(open_sqlite: Callable[[], Saver]) -> Reopen:
+    """Another saver object on the same storage, as another process has it; in memory just the one."""
+    return lambda saver: saver if isinstance(saver, InMemorySaver) else open_sqlite()
+
+
+@pytest.fixture
+def config() -> RunnableConfig:
+    return {"configurable": {"thread_id": "t"}}
+
+
+@pytest.fixture
+def build(saver: Saver) -> Build:
+    """`graph_of` on the test's saver, unless `saver=` names another."""
+
+    def build(*args: Any, **options: Any) -> Graph:
+        return graph_of(*args, **{"saver": saver, **options})
+
+    return build
+
+
+@pytest.fixture(params=SPELLINGS)
+def spell(request: pytest.FixtureRequest) -> Spelling:
+    """The ways to answer one question; every one must do the same."""
+    return SPELLINGS[request.param]

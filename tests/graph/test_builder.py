@@ -1,0 +1,730 @@
+"""The builder (L16): what it accepts, what it refuses and by which name, and what node options do."""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, Literal, TypedDict
+
+import pytest
+from tests.conftest import Runner, Saver, says
+from tests.conftest import State as Logged
+
+from graphkit import END, START, Command, Send, StateGraph
+from graphkit.cache.memory import InMemoryCache
+from graphkit.checkpoint.memory import InMemorySaver
+from graphkit.config import get_config
+from graphkit.errors import InvalidGraphError, NodeError, NodeTimeoutError, UnreachableNodeWarning
+from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, TimeoutPolicy
+
+Node = Callable[[Any], Any]
+
+
+class State(Logged, total=False):
+    choice: Any
+
+
+def nodes(names: str) -> StateGraph[Any]:
+    """A builder with a node per letter and no edges."""
+    builder = StateGraph(State)
+    for name in names:
+        builder.add_node(name, says(name), input_schema=State)
+    return builder
+
+
+def log_of(runner: Runner, builder: Any, choice: Any = None, **options: Any) -> list[str]:
+    graph = builder.compile(**options)
+    log: list[str] = runner.invoke(graph, {"log": [], "choice": choice})["log"]
+    return log
+
+
+def first(state: State) -> State:
+    return {"log": ["first"]}
+
+
+def second(state: State) -> State:
+    return {"log": ["second"]}
+
+
+class Clerk:
+    def __call__(self, state: State) -> State:
+        return {"log": ["clerk"]}
+
+    def archive(self, state: State) -> State:
+        return {"log": ["archive"]}
+
+
+# Names
+
+
+def test_a_node_is_named_after_its_function_method_or_class() -> None:
+    builder = StateGraph(State).add_node(first).add_node(Clerk().archive).add_node(Clerk())
+    assert list(builder.nodes) == ["first", "archive", "Clerk"]
+
+
+def test_a_given_name_wins() -> None:
+    assert list(StateGraph(State).add_node("begin", first).nodes) == ["begin"]
+
+
+def test_the_same_name_twice_is_an_error_that_names_it() -> None:
+    with pytest.raises(InvalidGraphError, match="first"):
+        StateGraph(State).add_node(first).add_node("first", second)
+
+
+@pytest.mark.parametrize(
+    "name", ["__start__", "__end__", "__interrupt__", "__copy__", "__input__", "__parent__"]
+)
+def test_reserved_names_are_refused(name: str) -> None:
+    with pytest.raises(InvalidGraphError, match=name):
+        StateGraph(State).add_node(name, first).add_edge(START, name).compile()
+
+
+@pytest.mark.parametrize("name", ["a|b", "a:b", "|", ":"])
+def test_separators_of_namespaces_are_refused_in_names(name: str) -> None:
+    with pytest.raises(InvalidGraphError, match=re.escape(name)):
+        StateGraph(State).add_node(name, first).add_edge(START, name).compile()
+
+
+@pytest.mark.parametrize("name", ["two words", "größe", "a.b", "a/b", "0"])
+def test_other_names_are_fine(runner: Runner, name: str) -> None:
+    assert log_of(runner, StateGraph(State).add_node(name, says(name)).add_edge(START, name)) == [name]
+
+
+def test_something_that_cannot_be_called_is_no_node() -> None:
+    with pytest.raises((TypeError, InvalidGraphError)):
+        StateGraph(State).add_node("number", 3).add_edge(START, "number").compile()  # type: ignore[call-overload]
+
+
+# Edges and branches
+
+
+def test_building_can_be_chained() -> None:
+    builder = StateGraph(State)
+    steps = [
+        lambda: builder.add_node(first),
+        lambda: builder.add_node(second),
+        lambda: builder.add_edge(START, "first"),
+        lambda: builder.add_edge(["first", "second"], END),
+        lambda: builder.add_conditional_edges("first", lambda state: "second", ["second"]),
+        lambda: builder.add_sequence([("third", first), ("fourth", second)]),
+        lambda: builder.set_entry_point("third"),
+        lambda: builder.set_conditional_entry_point(lambda state: "third", ["third"]),
+        lambda: builder.set_finish_point("fourth"),
+        lambda: builder.set_node_defaults(retry_policy=RetryPolicy()),
+    ]
+    assert all(step() is builder for step in steps)
+    builder.compile()
+
+
+def test_a_list_of_sources_is_a_join(runner: Runner) -> None:
+    builder = nodes("abcz").add_edge(START, "a").add_edge(START, "b").add_edge("b", "c")
+    assert log_of(runner, builder.add_edge(["a", "c"], "z")) == ["a", "b", "c", "z"]
+
+
+def test_two_plain_edges_are_no_join(runner: Runner) -> None:
+    builder = nodes("abcz").add_edge(START, "a").add_edge(START, "b").add_edge("b", "c")
+    builder.add_edge("a", "z").add_edge("c", "z")
+    assert log_of(runner, builder) == ["a", "b", "c", "z", "z"]
+
+
+def test_a_join_starts_over_in_a_loop(runner: Runner) -> None:
+    builder = nodes("abz").add_edge(START, "a").add_edge(START, "b").add_edge(["a", "b"], "z")
+    builder.add_conditional_edges("z", lambda state: ["a", "b"] if len(state["log"]) < 6 else END)
+    assert log_of(runner, builder) == ["a", "b", "z", "a", "b", "z"]
+
+
+def test_the_same_edge_twice_runs_its_target_once(runner: Runner) -> None:
+    assert log_of(runner, nodes("a").add_edge(START, "a").add_edge(START, "a")) == ["a"]
+
+
+def routed(path_map: Any = None) -> StateGraph[Any]:
+    """a, then whatever `choice` says."""
+    builder = nodes("abc").add_edge(START, "a")
+    return builder.add_conditional_edges("a", lambda state: state["choice"], path_map)
+
+
+@pytest.mark.parametrize(
+    ("path_map", "choice", "log"),
+    [
+        ({"yes": "b", "no": "c"}, "yes", ["a", "b"]),
+        ({"yes": "b", "no": "c", "stop": END}, "stop", ["a"]),
+        ({True: "b", False: "c"}, False, ["a", "c"]),
+        ({1: "b", 2: "c"}, [2, 1], ["a", "b", "c"]),
+        (["b", "c"], "c", ["a", "c"]),
+        (["b", "c", END], END, ["a"]),
+        (["b", "c"], ["c", "b"], ["a", "b", "c"]),
+        (["b", "c"], [], ["a"]),
+    ],
+)
+def test_a_branch_goes_where_its_function_says(
+    runner: Runner, path_map: Any, choice: Any, log: list[str]
+) -> None:
+    assert log_of(runner, routed(path_map), choice) == log
+
+
+@pytest.mark.parametrize(("choice", "log"), [("b", ["a", "b"]), (END, ["a"]), (["c", "b"], ["a", "b", "c"])])
+def test_a_branch_without_a_map_may_go_to_any_node(runner: Runner, choice: Any, log: list[str]) -> None:
+    assert log_of(runner, routed(), choice) == log
+
+
+def to_b_or_end(state: State) -> Literal["b", "__end__"]:
+    return "b" if state["choice"] else "__end__"
+
+
+@pytest.mark.parametrize(("choice", "log"), [(True, ["a", "b"]), (False, ["a"])])
+def test_a_literal_annotation_is_the_map(runner: Runner, choice: bool, log: list[str]) -> None:
+    builder = nodes("ab").add_edge(START, "a").add_conditional_edges("a", to_b_or_end)
+    assert log_of(runner, builder, choice) == log
+
+
+def test_a_branch_sees_what_its_node_wrote_and_not_what_a_sibling_wrote(runner: Runner) -> None:
+    seen: list[list[str]] = []
+
+    def look(state: Any) -> str:
+        seen.append(state["log"])
+        return END
+
+    builder = nodes("ab").add_edge(START, "a").add_edge(START, "b").add_conditional_edges("b", look, [END])
+    assert log_of(runner, builder) == ["a", "b"]
+    assert seen == [["b"]]
+
+
+def test_an_async_branch(runner: Runner) -> None:
+    async def route(state: Any) -> str:
+        await asyncio.sleep(0)
+        return "b"
+
+    assert log_of(runner, nodes("ab").add_edge(START, "a").add_conditional_edges("a", route, ["b"])) == [
+        "a",
+        "b",
+    ]
+
+
+def test_a_sequence_runs_in_order_and_takes_names(runner: Runner) -> None:
+    builder = StateGraph(State).add_sequence([first, ("named", says("named")), second])
+    assert log_of(runner, builder.set_entry_point("first")) == ["first", "named", "second"]
+
+
+@pytest.mark.parametrize("sequence", [[], [first, first]])
+def test_an_empty_sequence_or_one_with_a_name_twice_is_an_error(sequence: list[Node]) -> None:
+    with pytest.raises(InvalidGraphError):
+        StateGraph(State).add_sequence(sequence)
+
+
+def test_entry_and_finish_point(runner: Runner) -> None:
+    builder = nodes("ab").set_entry_point("a").add_edge("a", "b").set_finish_point("b")
+    assert log_of(runner, builder) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("choice", "log"), [("a", ["a"]), ("b", ["b"]), (END, [])])
+def test_conditional_entry_point(runner: Runner, choice: str, log: list[str]) -> None:
+    builder = nodes("ab").set_conditional_entry_point(lambda state: state["choice"], ["a", "b", END])
+    assert log_of(runner, builder, choice) == log
+
+
+def test_a_conditional_entry_point_may_fan_out(runner: Runner) -> None:
+    builder = StateGraph(State).add_node("each", lambda number: {"log": [str(number)]})
+    builder.set_conditional_entry_point(lambda state: [Send("each", n) for n in range(3)], ["each"])
+    assert log_of(runner, builder) == ["0", "1", "2"]
+
+
+def test_a_node_without_a_way_out_ends_the_run(runner: Runner) -> None:
+    assert log_of(runner, nodes("a").add_edge(START, "a")) == ["a"]
+
+
+def test_what_is_added_after_compiling_does_not_change_the_compiled_graph(runner: Runner) -> None:
+    builder = nodes("a").add_edge(START, "a")
+    graph = builder.compile()
+    builder.add_node("b", says("b")).add_edge("a", "b")
+    assert runner.invoke(graph, {"log": []})["log"] == ["a"]
+    assert log_of(runner, builder) == ["a", "b"]
+
+
+# Faults
+
+
+def test_all_faults_are_reported_together_by_name() -> None:
+    builder = nodes("ab").add_edge("a", "ghost_target").add_edge("ghost_source", "b")
+    builder.add_edge(["a", "ghost_joined"], "b").add_edge(["a", "b"], "ghost_after_join")
+    builder.add_conditional_edges("a", lambda state: "x", {"x": "ghost_branch"})
+    builder.add_conditional_edges("ghost_router", lambda state: "b", ["b"])
+    builder.add_node("jumper", says("jumper"), destinations=("ghost_destination",))
+    ghosts = [
+        "ghost_target",
+        "ghost_source",
+        "ghost_joined",
+        "ghost_after_join",
+        "ghost_branch",
+        "ghost_router",
+        "ghost_destination",
+    ]
+    with pytest.raises(InvalidGraphError) as caught:
+        builder.compile()
+    message = str(caught.value)
+    assert [ghost for ghost in ghosts if ghost not in message] == []
+    assert START in message or "entry" in message
+
+
+def faulty(build: Callable[[StateGraph[Any]], Any]) -> StateGraph[Any]:
+    """A sound graph of a and b with one fault added."""
+    builder = nodes("ab").add_edge(START, "a").add_edge("a", "b")
+    build(builder)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("build", "named"),
+    [
+        (lambda builder: builder.add_edge("a", "ghost"), "ghost"),
+        (lambda builder: builder.add_edge("ghost", "a"), "ghost"),
+        (lambda builder: builder.add_edge(["a", "ghost"], "b"), "ghost"),
+        (lambda builder: builder.add_edge([], "b"), "b"),
+        (lambda builder: builder.add_edge([START, "a"], "b"), "__start__|START"),
+        (lambda builder: builder.add_edge(["a", END], "b"), "__end__|END"),
+        (lambda builder: builder.add_edge(END, "a"), "__end__|END"),
+        (lambda builder: builder.add_edge("a", START), "__start__|START"),
+        (lambda builder: builder.set_entry_point("ghost"), "ghost"),
+        (lambda builder: builder.set_finish_point("ghost"), "ghost"),
+        (lambda builder: builder.add_conditional_edges("a", lambda state: "ghost", ["ghost"]), "ghost"),
+        (lambda builder: builder.add_conditional_edges("a", lambda state: "x", {"x": "ghost"}), "ghost"),
+        (lambda builder: builder.add_conditional_edges("ghost", lambda state: "a", ["a"]), "ghost"),
+        (lambda builder: builder.add_node("c", first, destinations={"ghost": "when lost"}), "ghost"),
+    ],
+)
+def test_each_fault_is_an_error_that_names_it(build: Callable[[StateGraph[Any]], Any], named: str) -> None:
+    with pytest.raises(InvalidGraphError, match=named):
+        faulty(build).compile()
+
+
+@pytest.mark.parametrize("builder", [StateGraph(State), nodes("a"), nodes("ab").add_edge("a", "b")])
+def test_a_graph_needs_an_entry(builder: StateGraph[Any]) -> None:
+    with pytest.raises(InvalidGraphError, match=r"(?i)entry|__start__"):
+        builder.compile()
+
+
+def test_an_error_of_the_graph_leaves_the_builder_usable(runner: Runner) -> None:
+    builder = nodes("a").add_edge(START, "a").add_edge("a", "b")
+    with pytest.raises(InvalidGraphError, match="b"):
+        builder.compile()
+    assert log_of(runner, builder.add_node("b", says("b"))) == ["a", "b"]
+
+
+def test_a_node_that_nothing_reaches_is_a_warning_and_no_error(runner: Runner) -> None:
+    with pytest.warns(UnreachableNodeWarning, match="island") as caught:
+        graph = nodes("a").add_node("island", says("island")).add_edge(START, "a").compile()
+    assert len(caught) == 1
+    assert runner.invoke(graph, {"log": []})["log"] == ["a"]
+
+
+def jump_to_b(state: State) -> Command[Literal["b"]]:
+    return Command(goto="b")
+
+
+@pytest.mark.parametrize(
+    ("jump", "options"),
+    [
+        (lambda state: Command(goto="b"), {"destinations": ("b",)}),
+        (lambda state: Command(goto="b"), {"destinations": {"b": "always"}}),
+        (jump_to_b, {}),
+    ],
+)
+def test_a_declared_destination_reaches_its_node(runner: Runner, jump: Node, options: dict[str, Any]) -> None:
+    builder = nodes("b").add_node("jump", jump, **options).add_edge(START, "jump")
+    assert log_of(runner, builder) == ["b"]
+
+
+def test_an_undeclared_goto_works_with_the_warning(runner: Runner) -> None:
+    builder = nodes("b").add_node("jump", lambda state: Command(goto="b")).add_edge(START, "jump")
+    with pytest.warns(UnreachableNodeWarning, match="b"):
+        graph = builder.compile()
+    assert runner.invoke(graph, {"log": []})["log"] == ["b"]
+
+
+# Options of compile
+
+
+def test_a_compiled_graph_has_the_name_it_was_given() -> None:
+    assert nodes("a").add_edge(START, "a").compile(name="clearing").name == "clearing"
+
+
+@pytest.mark.parametrize("option", ["interrupt_before", "interrupt_after"])
+def test_breakpoints_at_unknown_nodes_are_refused(runner: Runner, option: str) -> None:
+    builder = nodes("a").add_edge(START, "a")
+    with pytest.raises(ValueError, match="ghost"):
+        builder.compile(**{option: ["a", "ghost"]})
+    with pytest.raises(ValueError, match="ghost"):
+        runner.invoke(builder.compile(), {"log": []}, **{option: ["ghost"]})
+
+
+@pytest.mark.parametrize("saver", [object(), "threads.sqlite", InMemorySaver], ids=["object", "str", "class"])
+def test_a_checkpointer_that_is_none_is_refused(saver: Saver) -> None:
+    with pytest.raises(TypeError):
+        nodes("a").add_edge(START, "a").compile(checkpointer=saver)
+
+
+def test_one_builder_compiles_to_independent_graphs(runner: Runner, config: RunnableConfig) -> None:
+    builder = nodes("ab").add_sequence([("c", says("c"))]).add_edge(START, "a").add_edge("a", "b")
+    builder.add_edge("b", "c")
+    with_memory = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["b"])
+    without = builder.compile()
+    assert runner.invoke(with_memory, {"log": []}, config)["log"] == ["a"]
+    assert runner.invoke(without, {"log": []})["log"] == ["a", "b", "c"]
+
+
+# Options of nodes
+
+
+def test_metadata_of_a_node_is_seen_in_its_config(runner: Runner) -> None:
+    seen: list[Any] = []
+
+    def by_argument(state: State, config: RunnableConfig) -> State:
+        seen.append(config.get("metadata", {}).get("team"))
+        return {}
+
+    def by_call(state: State) -> State:
+        seen.append(get_config().get("metadata", {}).get("team"))
+        return {}
+
+    builder = StateGraph(State).add_node(by_argument, metadata={"team": "claims"})
+    builder.add_node(by_call, metadata={"team": "audit"}).add_edge(START, "by_argument")
+    builder.add_edge("by_argument", "by_call")
+    runner.invoke(builder.compile(), {"log": []})
+    assert seen == ["claims", "audit"]
+
+
+class OnlyChoice(TypedDict):
+    choice: str
+
+
+def test_input_schema_narrows_what_a_node_sees(runner: Runner) -> None:
+    seen: list[Any] = []
+    builder = StateGraph(State).add_node("narrow", seen.append, input_schema=OnlyChoice)
+    runner.invoke(builder.add_edge(START, "narrow").compile(), {"log": ["hidden"], "choice": "shown"})
+    assert seen == [{"choice": "shown"}]
+
+
+def deferred(defer: bool) -> StateGraph[Any]:
+    """a fans out to b and c → d; both arms lead to z."""
+    builder = nodes("abcd").add_node("z", says("z"), defer=defer)
+    for source, target in ["ab", "ac", "cd", "bz", "dz"]:
+        builder.add_edge(source, target)
+    return builder.add_edge(START, "a")
+
+
+def test_a_deferred_node_runs_once_after_everything_else(runner: Runner) -> None:
+    assert log_of(runner, deferred(True)) == ["a", "b", "c", "d", "z"]
+    assert log_of(runner, deferred(False)) == ["a", "b", "c", "d", "z", "z"]
+
+
+def test_what_follows_a_deferred_node_runs_after_it(runner: Runner) -> None:
+    builder = deferred(True).add_node("after", says("after")).add_edge("z", "after")
+    assert log_of(runner, builder) == ["a", "b", "c", "d", "z", "after"]
+
+
+def test_a_deferred_join(runner: Runner) -> None:
+    builder = nodes("abcd").add_node("z", says("z"), defer=True).add_edge(START, "a").add_edge(START, "b")
+    builder.add_edge("b", "c").add_edge("c", "d").add_edge(["a", "b"], "z")
+    assert log_of(runner, builder) == ["a", "b", "c", "d", "z"]
+
+
+# Retries
+
+
+class Flaky:
+    """A node that fails with `error` until its `successful` attempt."""
+
+    def __init__(self, error: Exception, successful: int) -> None:
+        self.error = error
+        self.successful = successful
+        self.attempts = 0
+
+    def __call__(self, state: State) -> State:
+        self.attempts += 1
+        if self.attempts < self.successful:
+            raise self.error
+        return {"log": [f"attempt {self.attempts}"]}
+
+
+def retry(attempts: int = 3, **options: Any) -> RetryPolicy:
+    return RetryPolicy(initial_interval=0.0, jitter=False, max_attempts=attempts, **options)
+
+
+def alone(node: Node, **options: Any) -> StateGraph[Any]:
+    return StateGraph(State).add_node("node", node, **options).add_edge(START, "node")
+
+
+def test_a_node_is_tried_again_until_it_succeeds(runner: Runner) -> None:
+    assert log_of(runner, alone(Flaky(ConnectionError("gone"), 3), retry_policy=retry())) == ["attempt 3"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "attempts"),
+    [
+        (None, ConnectionError(), 1),
+        (retry(), ConnectionError(), 3),
+        (retry(2), ConnectionError(), 2),
+        (retry(1), ConnectionError(), 1),
+        (retry(), ValueError(), 1),
+        (retry(retry_on=ValueError), ValueError(), 3),
+        (retry(retry_on=LookupError), KeyError(), 3),
+        (retry(retry_on=ValueError), ConnectionError(), 1),
+        (retry(retry_on=(KeyError, ValueError)), ValueError(), 3),
+        (retry(retry_on=[KeyError, ValueError]), ValueError(), 3),
+        (retry(4, retry_on=lambda error: "again" in str(error)), ValueError("try again"), 4),
+        (retry(4, retry_on=lambda error: "again" in str(error)), ValueError("hopeless"), 1),
+        ([retry(5, retry_on=ValueError), retry(2, retry_on=KeyError)], KeyError(), 2),
+        ([retry(5, retry_on=ValueError), retry(2, retry_on=KeyError)], ValueError(), 5),
+    ],
+)
+def test_how_often_a_node_is_tried(runner: Runner, policy: Any, error: Exception, attempts: int) -> None:
+    node = Flaky(error, 99)
+    with pytest.raises(type(error)) as caught:
+        log_of(runner, alone(node, retry_policy=policy))
+    assert caught.value is error
+    assert node.attempts == attempts
+
+
+def test_the_error_of_a_node_carries_its_name_as_a_note(runner: Runner) -> None:
+    with pytest.raises(ValueError, match="broken") as caught:
+        log_of(runner, alone(Flaky(ValueError("broken"), 99)))
+    assert any("node" in note for note in caught.value.__notes__)
+
+
+def test_a_sibling_runs_once_while_another_node_is_retried(runner: Runner) -> None:
+    runs: list[str] = []
+    builder = alone(Flaky(ConnectionError(), 3), retry_policy=retry()).add_node("sibling", runs.append)
+    assert log_of(runner, builder.add_edge(START, "sibling")) == ["attempt 3"]
+    assert len(runs) == 1
+
+
+def test_node_defaults_apply_to_nodes_without_an_option_of_their_own(runner: Runner) -> None:
+    plain, own, late = (Flaky(ConnectionError(), n) for n in (3, 2, 3))
+    builder = StateGraph(State).add_node("plain", plain).add_node("own", own, retry_policy=retry(2))
+    builder.set_node_defaults(retry_policy=retry(3)).add_node("late", late)
+    builder.add_edge(START, "plain").add_edge("plain", "own").add_edge("own", "late")
+    assert log_of(runner, builder) == ["attempt 3", "attempt 2", "attempt 3"]
+
+
+def test_an_option_of_the_node_wins_over_the_default(runner: Runner) -> None:
+    node = Flaky(ConnectionError(), 99)
+    builder = alone(node, retry_policy=retry(2)).set_node_defaults(retry_policy=retry(5))
+    with pytest.raises(ConnectionError):
+        log_of(runner, builder)
+    assert node.attempts == 2
+
+
+# Timeouts
+
+
+async def never(state: State) -> State:
+    await asyncio.Event().wait()
+    return {"log": ["late"]}
+
+
+@pytest.mark.parametrize(
+    "timeout",
+    [0.02, timedelta(milliseconds=20), TimeoutPolicy(run_timeout=0.02)],
+    ids=["seconds", "timedelta", "policy"],
+)
+def test_an_async_node_that_takes_too_long_is_cancelled(runner: Runner, timeout: Any) -> None:
+    with pytest.raises(NodeTimeoutError, match="node"):
+        log_of(runner, alone(never, timeout=timeout))
+
+
+def test_a_node_within_its_timeout_is_not_disturbed(runner: Runner) -> None:
+    assert log_of(runner, alone(first, timeout=60)) == ["first"]
+
+
+def test_the_default_timeout_applies(runner: Runner) -> None:
+    with pytest.raises(NodeTimeoutError, match="node"):
+        log_of(runner, alone(never).set_node_defaults(timeout=0.02))
+
+
+def test_a_timeout_counts_as_a_failed_attempt(runner: Runner) -> None:
+    attempts: list[int] = []
+
+    async def slow_once(state: State) -> State:
+        attempts.append(1)
+        return await never(state) if len(attempts) == 1 else {"log": ["quick"]}
+
+    assert log_of(runner, alone(slow_once, timeout=0.02, retry_policy=retry())) == ["quick"]
+    assert len(attempts) == 2
+
+
+class Stuck:
+    """A blocking node whose first call waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.release = threading.Event()
+        self.let_go_in_time: bool | None = None
+        self.returned = threading.Event()
+
+    def __call__(self, state: State) -> State:
+        self.calls += 1
+        if self.calls > 1:
+            return {"log": ["second call"]}
+        self.let_go_in_time = self.release.wait(20)
+        self.returned.set()
+        return {"log": ["late"]}
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    node = Stuck()
+    yield node
+    node.release.set()
+
+
+def test_a_blocking_node_that_takes_too_long_does_not_hold_its_caller(runner: Runner, stuck: Stuck) -> None:
+    with pytest.raises(NodeTimeoutError, match="node"):
+        log_of(runner, alone(stuck, timeout=0.02))
+    stuck.release.set()
+    assert stuck.returned.wait(20)
+    assert stuck.let_go_in_time
+
+
+def test_the_late_result_of_a_blocking_node_is_refused(
+    runner: Runner, saver: Saver, config: RunnableConfig, stuck: Stuck
+) -> None:
+    graph = (
+        alone(stuck, timeout=0.02)
+        .add_node("other", says("other"))
+        .add_edge("node", "other")
+        .compile(checkpointer=saver)
+    )
+    with pytest.raises(NodeTimeoutError):
+        runner.invoke(graph, {"log": []}, config)
+    stuck.release.set()
+    assert stuck.returned.wait(20)
+    assert runner.get_state(graph, config).next == ("node",)
+    assert runner.invoke(graph, None, config)["log"] == ["second call", "other"]
+    assert stuck.calls == 2
+
+
+# Error handlers
+
+
+def test_an_error_handler_gives_the_update_of_a_node_that_failed_for_good(runner: Runner) -> None:
+    node = Flaky(ConnectionError("no line"), 99)
+    handled: list[Any] = []
+
+    def handler(state: State, error: Any) -> State:
+        handled.append((state["log"], repr(error)))
+        return {"log": ["handled"]}
+
+    builder = alone(node, retry_policy=retry(2), error_handler=handler)
+    assert log_of(runner, builder) == ["handled"]
+    assert node.attempts == 2
+    (state, error), *more = handled
+    assert (state, more) == ([], [])
+    assert "no line" in error
+
+
+def test_an_error_handler_may_ask_for_the_error_as_in_langgraph(runner: Runner) -> None:
+    failure = ValueError("no line")
+
+    def handler(state: State, error: NodeError) -> State:
+        return {"log": [error.node, str(error.error is failure)]}
+
+    assert log_of(runner, alone(Flaky(failure, 99), error_handler=handler)) == ["node", "True"]
+
+
+def test_an_error_handler_is_not_called_when_a_retry_succeeds(runner: Runner) -> None:
+    def handler(state: State, error: Any) -> State:
+        raise AssertionError("called")
+
+    builder = alone(Flaky(ConnectionError(), 2), retry_policy=retry(), error_handler=handler)
+    assert log_of(runner, builder) == ["attempt 2"]
+
+
+def test_an_error_handler_may_steer(runner: Runner) -> None:
+    def handler(state: State, error: Any) -> Command[Any]:
+        return Command(update={"log": ["handled"]}, goto="rescue")
+
+    builder = alone(Flaky(ValueError(), 99), error_handler=handler, destinations=("rescue",))
+    assert log_of(runner, builder.add_node("rescue", says("rescue"))) == ["handled", "rescue"]
+
+
+def test_an_error_handler_that_fails_fails_the_run(runner: Runner) -> None:
+    def handler(state: State, error: Any) -> State:
+        raise LookupError("handler broke")
+
+    with pytest.raises(LookupError, match="handler broke"):
+        log_of(runner, alone(Flaky(ValueError(), 99), error_handler=handler))
+
+
+def test_the_default_error_handler_applies(runner: Runner) -> None:
+    def handler(state: State, error: Any) -> State:
+        return {"log": ["handled"]}
+
+    builder = alone(Flaky(ValueError(), 99)).set_node_defaults(error_handler=handler)
+    assert log_of(runner, builder) == ["handled"]
+
+
+# Caches
+
+
+class Priced:
+    """A node that counts its runs and logs its choice."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(self, state: Any) -> State:
+        self.runs += 1
+        return {"log": [f"run {self.runs} for {state['choice']}"]}
+
+
+def test_a_cached_node_does_not_run_again_for_equal_input(runner: Runner) -> None:
+    node = Priced()
+    graph = alone(node, cache_policy=CachePolicy()).compile(cache=InMemoryCache())
+    results = [runner.invoke(graph, {"log": [], "choice": choice})["log"] for choice in "xyx"]
+    assert results == [["run 1 for x"], ["run 2 for y"], ["run 1 for x"]]
+    assert node.runs == 2
+
+
+def test_without_a_cache_or_a_policy_every_run_counts(runner: Runner) -> None:
+    node = Priced()
+    for graph in (
+        alone(node, cache_policy=CachePolicy()).compile(),
+        alone(node).compile(cache=InMemoryCache()),
+    ):
+        for _ in range(2):
+            runner.invoke(graph, {"log": [], "choice": "x"})
+    assert node.runs == 4
+
+
+def test_key_func_decides_what_is_equal(runner: Runner) -> None:
+    node = Priced()
+    policy = CachePolicy(key_func=lambda state: state["choice"].lower())
+    graph = alone(node, cache_policy=policy).compile(cache=InMemoryCache())
+    assert [runner.invoke(graph, {"log": [], "choice": choice})["log"] for choice in "xX"] == [
+        ["run 1 for x"]
+    ] * 2
+
+
+def test_two_nodes_do_not_share_cached_results(runner: Runner) -> None:
+    builder = alone(Priced(), cache_policy=CachePolicy())
+    builder.add_node("other", lambda state: {"log": ["other"]}, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "other").compile(cache=InMemoryCache())
+    for _ in range(2):
+        assert runner.invoke(graph, {"log": [], "choice": "x"})["log"] == ["run 1 for x", "other"]
+
+
+def test_a_failed_run_is_not_cached(runner: Runner) -> None:
+    node = Flaky(ValueError(), 2)
+    graph = alone(node, cache_policy=CachePolicy()).compile(cache=InMemoryCache())
+    with pytest.raises(ValueError):
+        runner.invoke(graph, {"log": [], "choice": "x"})
+    assert runner.invoke(graph, {"log": [], "choice": "x"})["log"] == ["attempt 2"]
+    assert node.attempts == 2
+
+
+def test_the_default_cache_policy_applies(runner: Runner) -> None:
+    node = Priced()
+    graph = alone(node).set_node_defaults(cache_policy=CachePolicy()).compile(cache=InMemoryCache())
+    for _ in range(2):
+        runner.invoke(graph, {"log": [], "choice": "x"})
+    assert node.runs == 1

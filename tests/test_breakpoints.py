@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+
+from graphkit.graph import END, START
+from graphkit.types import Command, RunnableConfig, Send
 from tests.conftest import (
     EMPTY,
     Build,
@@ -17,9 +20,6 @@ from tests.conftest import (
     questions,
     says,
 )
-
-from graphkit.graph import END, START
-from graphkit.types import Command, RunnableConfig, Send
 
 ABC = {name: says(name) for name in "abc"}
 LOOP: list[Edge] = [

@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import Runner, Saver
 
 from graphkit import START, StateGraph
 from graphkit.channels import (
@@ -24,6 +23,7 @@ from graphkit.channels import (
 )
 from graphkit.errors import EmptyChannelError, InvalidUpdateError
 from graphkit.types import Overwrite, RunnableConfig
+from tests.conftest import Runner, Saver
 
 Log = Annotated[list[str], operator.add]
 
@@ -134,7 +134,7 @@ def test_an_untracked_value_lasts_but_is_never_stored() -> None:
 
 
 def test_an_aggregate_starts_empty_and_folds_each_write_in_order() -> None:
-    channel = BinaryOperatorAggregate(list, operator.add)
+    channel: BaseChannel[Any] = BinaryOperatorAggregate(list, operator.add)
     assert channel.get() == []
     assert channel.update([["a"], ["b"]])
     assert channel.update([["c"]])
@@ -147,7 +147,9 @@ def test_an_aggregate_of_a_type_without_an_empty_value_starts_with_the_first_wri
         def __init__(self, cents: int) -> None:
             self.cents = cents
 
-    channel = BinaryOperatorAggregate(Amount, lambda left, right: Amount(left.cents + right.cents))
+    channel: BaseChannel[Any] = BinaryOperatorAggregate(
+        Amount, lambda left, right: Amount(left.cents + right.cents)
+    )
     assert not channel.is_available()
     assert after(channel, [Amount(3), Amount(4)]).get().cents == 7
 
@@ -157,7 +159,7 @@ def test_loading_an_aggregate_restores_its_value_without_calling_the_operator() 
         raise AssertionError("called")
 
     stored = after(BinaryOperatorAggregate(list, operator.add), [["a"], ["b"]]).checkpoint()
-    channel = BinaryOperatorAggregate(list, refuse).from_checkpoint(stored)
+    channel: BaseChannel[Any] = BinaryOperatorAggregate(list, refuse).from_checkpoint(stored)
     assert channel.get() == ["a", "b"]
 
 
@@ -200,12 +202,12 @@ def test_what_a_topic_hands_out_is_not_its_own_list() -> None:
 
 
 def test_a_barrier_opens_when_every_name_was_written_and_closes_when_consumed() -> None:
-    channel = NamedBarrierValue(str, {"a", "b"})
+    channel: BaseChannel[Any] = NamedBarrierValue(str, {"a", "b"})
     assert channel.update(["a"])
     assert not channel.update(["a"])
     assert not channel.is_available()
     assert not channel.consume()
-    channel = reloaded(channel)  # type: ignore[assignment]
+    channel = reloaded(channel)
     assert channel.update(["b"])
     assert channel.is_available()
     assert channel.consume()
@@ -373,7 +375,7 @@ def test_an_ephemeral_value_is_in_the_checkpoint_where_it_was_seen(
 
 
 def two_writers(schema: type) -> Any:
-    builder = StateGraph(schema).add_node("collect", reader("collect"))
+    builder: StateGraph[Any] = StateGraph(schema).add_node("collect", reader("collect"))
     for name in ("left", "right"):
         builder.add_node(name, lambda state, name=name: {"passing": name}).add_edge(START, name)
     return builder.add_edge(["left", "right"], "collect").compile()
@@ -409,7 +411,7 @@ def test_two_writers_of_a_single_value_are_named_with_the_channel(runner: Runner
 def test_after_a_collision_nothing_of_the_superstep_is_stored(
     runner: Runner, saver: Saver, config: RunnableConfig
 ) -> None:
-    builder = StateGraph(Plain)
+    builder: StateGraph[Any] = StateGraph(Plain)
     for name in ("left", "right"):
         builder.add_node(name, lambda state, name=name: {"passing": name, "log": [name]})
         builder.add_edge(START, name)

@@ -32,6 +32,8 @@ PARTIES = 8
 TRIALS = 25
 REFUSED = ConcurrentUpdateError.__name__
 
+Calls = list[tuple[str, Any]]
+"""What one process does: thread and input of each call."""
 Outcomes = list[list[Any]]
 """Per process, per trial: the log that the call returned, or the name of the error that it raised."""
 
@@ -44,10 +46,11 @@ class Crowd:
         meet = (self.start, self.together)
         self.pool = ProcessPoolExecutor(PARTIES, FRESH, initializer=users.meet_at, initargs=meet)
 
-    def make(self, call: Callable[[int], Any], *arguments: Any) -> Outcomes:
+    def make(self, scene: "Scene", call: Callable[[int], Calls], colour: str, overlap: bool) -> Outcomes:
         """`call(index)` gives a process its list of calls."""
+        path, witness = scene.path, scene.witness
         running = [
-            self.pool.submit(users.take_part, f"p{index}", *arguments[:2], call(index), *arguments[2:])
+            self.pool.submit(users.take_part, f"p{index}", path, witness, call(index), colour, overlap)
             for index in range(PARTIES)
         ]
         try:
@@ -117,8 +120,8 @@ def test_of_processes_that_answer_one_question_at_once_one_wins(
     crowd: Crowd, scene: Scene, colour: str
 ) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
-    calls = [(name, Command(resume={scene.ask(name): "yes"})) for name in names]
-    outcomes = crowd.make(lambda index: calls, scene.path, scene.witness, colour, True)
+    calls: Calls = [(name, Command(resume={scene.ask(name): "yes"})) for name in names]
+    outcomes = crowd.make(scene, lambda index: calls, colour, True)
     for trial, name in enumerate(names):
         (winner,) = winners(outcomes, trial)
         assert scene.log(name) == ["ask", f"out {winner}"]
@@ -132,8 +135,8 @@ def test_processes_that_answer_one_question_in_any_order_have_one_effect(
     crowd: Crowd, scene: Scene, colour: str
 ) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
-    calls = [(name, Command(resume={scene.ask(name): "yes"})) for name in names]
-    outcomes = crowd.make(lambda index: calls, scene.path, scene.witness, colour, False)
+    calls: Calls = [(name, Command(resume={scene.ask(name): "yes"})) for name in names]
+    outcomes = crowd.make(scene, lambda index: calls, colour, False)
     for trial, name in enumerate(names):
         log = scene.log(name)
         assert len(winners(outcomes, trial)) >= 1
@@ -147,10 +150,10 @@ def test_processes_that_give_different_answers_have_one_effect(crowd: Crowd, sce
     names = [f"t{trial}" for trial in range(TRIALS)]
     questions = {name: scene.ask(name) for name in names}
 
-    def answers(index: int) -> list[tuple[str, Any]]:
+    def answers(index: int) -> Calls:
         return [(name, Command(resume={questions[name]: f"answer of p{index}"})) for name in names]
 
-    outcomes = crowd.make(answers, scene.path, scene.witness, "sync", False)
+    outcomes = crowd.make(scene, answers, "sync", False)
     for trial, name in enumerate(names):
         (winner,) = winners(outcomes, trial)
         assert scene.log(name) == ["ask", f"out {winner}"]
@@ -164,10 +167,10 @@ def test_of_processes_that_invoke_one_thread_at_once_one_wins_and_no_other_runs_
 ) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
 
-    def calls(index: int) -> list[tuple[str, Any]]:
+    def calls(index: int) -> Calls:
         return [(name, {"log": [f"in p{index}"]}) for name in names]
 
-    outcomes = crowd.make(calls, scene.path, scene.witness, colour, True)
+    outcomes = crowd.make(scene, calls, colour, True)
     expected = Counter[str]()
     for trial, name in enumerate(names):
         (winner,) = winners(outcomes, trial)
@@ -181,10 +184,10 @@ def test_of_processes_that_invoke_one_thread_at_once_one_wins_and_no_other_runs_
 def test_every_success_of_processes_that_invoke_one_thread_is_in_its_final_state(
     crowd: Crowd, scene: Scene, colour: str
 ) -> None:
-    def calls(index: int) -> list[tuple[str, Any]]:
+    def calls(index: int) -> Calls:
         return [("shared", {"log": [f"in p{index}"]})] * TRIALS
 
-    outcomes = crowd.make(calls, scene.path, scene.witness, colour, False)
+    outcomes = crowd.make(scene, calls, colour, False)
     log = scene.log("shared")
     turns = list(zip(log[::2], log[1::2], strict=True))
     assert all(given.split()[1] == done.split()[1] for given, done in turns)
@@ -278,11 +281,12 @@ def test_an_update_on_a_thread_whose_process_lives_is_refused_and_on_a_dead_one_
 ) -> None:
     child = Child(scene, "line", "b", "sync", "sync")
     graph, config = successor("line"), users.thread("t")
-    for refused in (
+    calls: list[Callable[[], Any]] = [
         lambda: graph.update_state(config, {"log": ["u"]}, as_node="a"),
         lambda: graph.invoke(None, config),
         lambda: graph.invoke({"log": ["x"]}, config),
-    ):
+    ]
+    for refused in calls:
         with pytest.raises(ConcurrentUpdateError, match="'t'"):
             refused()
     assert graph.get_state(config).values == {"log": ["in", "a"]}
@@ -297,7 +301,6 @@ def test_an_update_on_a_thread_whose_process_lives_is_refused_and_on_a_dead_one_
     [
         (signal.SIGTERM, "sync"),
         (signal.SIGTERM, "async"),
-        (signal.SIGTERM, "exit"),
         (signal.SIGINT, "sync"),
         (signal.SIGINT, "exit"),
     ],

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import EMPTY, Runner, Saver, graph_of, says
 
 from graphkit import END, START, Send
 from graphkit.types import RunnableConfig
+from tests.conftest import EMPTY, Runner, Saver, graph_of, says
 
 WORKERS = Path(__file__).parent / "workers"
 sys.path.insert(0, str(WORKERS))

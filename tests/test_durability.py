@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from tests.conftest import EMPTY, Build, Edge, Runner, Saver, State, asks, graph_of, in_a_row, says
 
 from graphkit import END, START, Command, Send
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.types import RunnableConfig
+from tests.conftest import EMPTY, Build, Edge, Runner, Saver, State, asks, graph_of, in_a_row, says
 
 Node = Callable[[Any], Any]
 Open = Callable[[], Saver]
@@ -437,35 +437,6 @@ def test_a_saver_reopened_after_an_error_goes_on(
 
 
 # How much is stored (N14)
-
-
-def bytes_after(path: Path, runs: int, rounds: int, said: str) -> int:
-    """The size of a database after `runs` runs of `rounds` supersteps that each add `said`."""
-
-    def back(state: Any) -> str:
-        return END if len(state["log"]) % (rounds + 1) == 0 else "turn"
-
-    saver = SqliteSaver(path)
-    edges: list[Edge] = [(START, "turn"), ("turn", back, ["turn", END])]
-    graph = graph_of({"turn": says(said)}, edges, saver=saver)
-    for _ in range(runs):
-        config: RunnableConfig = {"configurable": {"thread_id": "t"}, "recursion_limit": rounds}
-        graph.invoke({"log": ["in"]}, config)
-    saver.close()
-    return path.stat().st_size
-
-
-@pytest.mark.parametrize("shape", ["one run", "many runs"])
-def test_storage_grows_with_what_was_said(tmp_path: Path, shape: str) -> None:
-    said = "x" * 1000
-
-    def size(messages: int) -> int:
-        runs, rounds = (1, messages) if shape == "one run" else (messages, 1)
-        return bytes_after(tmp_path / f"{messages}.sqlite", runs, rounds, said)
-
-    empty, half, whole = size(1), size(150), size(300)
-    assert whole - empty <= 2.6 * 300 * 1000
-    assert whole - empty <= 2.4 * (half - empty)
 
 
 def test_a_checkpoint_does_not_grow_with_the_size_of_the_graph(tmp_path: Path) -> None:

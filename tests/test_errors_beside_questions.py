@@ -5,6 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from graphkit.errors import AlreadyAnsweredError
+from graphkit.graph import START
+from graphkit.types import Command, PregelTask, RetryPolicy, RunnableConfig, Send, interrupt
 from tests.conftest import (
     EMPTY,
     Build,
@@ -19,10 +23,6 @@ from tests.conftest import (
     questions,
     says,
 )
-
-from graphkit.errors import AlreadyAnsweredError
-from graphkit.graph import START
-from graphkit.types import Command, PregelTask, RetryPolicy, RunnableConfig, Send, interrupt
 
 PROMPT_RETRY = RetryPolicy(initial_interval=0.001, jitter=False, max_attempts=3)
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import EMPTY, Build, Edge, Graph, Reopen, Runner, Saver, State
 
 from graphkit.errors import InterruptMismatchError
 from graphkit.graph import START
 from graphkit.types import Command, Interrupt, RunnableConfig, Send, interrupt
+from tests.conftest import EMPTY, Build, Edge, Graph, Reopen, Runner, Saver, State
 
 GENERATED = settings(
     derandomize=True,

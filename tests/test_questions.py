@@ -16,6 +16,16 @@ from typing import Any, TypedDict
 
 import pytest
 from pydantic import BaseModel
+
+from graphkit.errors import (
+    GraphInterrupt,
+    InterruptMismatchError,
+    InvalidResponseError,
+    UnserializableStateError,
+)
+from graphkit.graph import END, START
+from graphkit.runtime import Runtime
+from graphkit.types import Command, Interrupt, RetryPolicy, RunnableConfig, Send, interrupt
 from tests.conftest import (
     EMPTY,
     Build,
@@ -30,16 +40,6 @@ from tests.conftest import (
     questions,
     says,
 )
-
-from graphkit.errors import (
-    GraphInterrupt,
-    InterruptMismatchError,
-    InvalidResponseError,
-    UnserializableStateError,
-)
-from graphkit.graph import END, START
-from graphkit.runtime import Runtime
-from graphkit.types import Command, Interrupt, RetryPolicy, RunnableConfig, Send, interrupt
 
 
 def fan_out(asked: int) -> tuple[dict[str, Callable[..., Any]], list[Edge]]:

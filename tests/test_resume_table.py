@@ -8,6 +8,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
+
+from graphkit.errors import (
+    AlreadyAnsweredError,
+    AmbiguousResumeError,
+    InvalidUpdateError,
+    NoPendingInterruptError,
+    UnknownInterruptError,
+    UnserializableStateError,
+)
+from graphkit.graph import END, START
+from graphkit.types import Command, Interrupt, RunnableConfig, StateSnapshot, interrupt
 from tests.conftest import (
     EMPTY,
     SPELLINGS,
@@ -25,17 +36,6 @@ from tests.conftest import (
     response,
     says,
 )
-
-from graphkit.errors import (
-    AlreadyAnsweredError,
-    AmbiguousResumeError,
-    InvalidUpdateError,
-    NoPendingInterruptError,
-    UnknownInterruptError,
-    UnserializableStateError,
-)
-from graphkit.graph import END, START
-from graphkit.types import Command, Interrupt, RunnableConfig, StateSnapshot, interrupt
 
 STRANGER = "0123456789abcdef" * 2
 """Looks like a question's id and is none."""

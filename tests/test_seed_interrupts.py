@@ -9,12 +9,12 @@ import uuid
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
-from tests.conftest import Runner, Saver, in_a_row
 
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.constants import START
 from graphkit.graph import StateGraph
 from graphkit.types import Command, RunnableConfig, interrupt
+from tests.conftest import Runner, Saver, in_a_row
 
 Update = dict[str, Any]
 

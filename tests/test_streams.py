@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.conftest import EMPTY, Build, Runner, State, asks, graph_of, in_a_row, says
 
 from graphkit import START, Command, Send
 from graphkit.config import get_stream_writer
 from graphkit.runtime import Runtime
 from graphkit.types import RunnableConfig, StreamWriter
+from tests.conftest import EMPTY, Build, Runner, State, asks, graph_of, in_a_row, says
 
 Node = Callable[[Any], Any]
 
@@ -33,7 +33,8 @@ def test_values_shows_the_state_after_the_input_and_after_every_superstep(runner
 
 
 def test_updates_is_the_default_and_shows_what_each_node_wrote(runner: Runner) -> None:
-    for options in ({}, {"stream_mode": "updates"}):
+    choices: list[dict[str, Any]] = [{}, {"stream_mode": "updates"}]
+    for options in choices:
         assert runner.stream(chain(graph_of), log("in"), **options) == [{"a": log("a")}, {"b": log("b")}]
 
 

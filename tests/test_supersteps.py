@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import EMPTY, Build, Edge, Runner, Saver, State, graph_of, in_a_row, says
 
 from graphkit import END, START, Command, Send
 from graphkit.errors import GraphRecursionError, InvalidUpdateError
 from graphkit.types import RunnableConfig
+from tests.conftest import EMPTY, Build, Edge, Runner, Saver, State, graph_of, in_a_row, says
 
 Node = Callable[[Any], Any]
 
@@ -378,7 +378,7 @@ def below(command: Any, *edges: Edge, **nodes: Node) -> Any:
     [
         (Command(update={"log": ["lead"]}, goto="b"), ["lead", "b"]),
         (Command(update={"log": ["lead"]}, goto=["c", "b"]), ["lead", "b", "c"]),
-        (Command(update={"log": ["lead"]}, goto=("c",)), ["lead", "c"]),
+        (Command(update={"log": ["lead"]}, goto=["c"]), ["lead", "c"]),
         (Command(update={"log": ["lead"]}, goto=["b", "b"]), ["lead", "b"]),
         (Command(update={"log": ["lead"]}, goto=END), ["lead"]),
         (Command(update={"log": ["lead"]}, goto=[END, "b"]), ["lead", "b"]),

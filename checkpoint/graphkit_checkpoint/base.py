@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
 from graphkit_checkpoint.layout import Rows, encode
 from graphkit_checkpoint.ownership import Holder, is_alive
 from graphkit_checkpoint.records import Commit, Opening, Pending, Saved, ThreadState
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 class BaseCheckpointSaver(ABC):
@@ -97,14 +99,19 @@ class BaseCheckpointSaver(ABC):
         """The one thread that serves async callers, in the order of their calls."""
         with self._worker_lock:
             if self._worker is None:
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="graphkit-saver")
             return self._worker
 
 
 def check_thread_id(thread_id: object) -> str:
     """The thread id as text. Raises `InvalidThreadIdError`."""
-    if isinstance(thread_id, uuid.UUID):
-        return str(thread_id)
+    if type(thread_id).__name__ == "UUID":
+        from uuid import UUID
+
+        if isinstance(thread_id, UUID):
+            return str(thread_id)
     problem = _thread_id_problem(thread_id)
     if problem:
         raise InvalidThreadIdError(
@@ -153,4 +160,3 @@ def lost(thread_id: str, token: str, holder: Holder | None) -> LeaseLostError:
         f"run {token} no longer owns thread {thread_id!r} ({now}); its last commit was refused: "
         f"read the thread's state and continue from there"
     )
-

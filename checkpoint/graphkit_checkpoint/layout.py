@@ -15,13 +15,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from zlib import crc32
+
+from msgpack import Packer  # type: ignore[import-untyped]
 
 from graphkit_checkpoint.errors import CheckpointCorruptError, UnserializableStateError
 from graphkit_checkpoint.ownership import Holder
 from graphkit_checkpoint.records import Checkpoint, Commit, Pending, ThreadState, Tip
-from graphkit_checkpoint.serde import checksum, pack, unpack
+from graphkit_checkpoint.serde import pack, unpack
 
 FORMAT = 1
+
+_plain = Packer(buf_size=4096)
+"""Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
+
 SMALLEST_BASE = 8
 
 
@@ -77,8 +84,9 @@ class CheckpointBody(NamedTuple):
     format: int
     created_at: float
     source: str
-    metadata: dict[str, Any]
-    control: Any
+    metadata: bytes | None
+    control: dict[str, Any]
+    work: bytes | None
     changed: list[str]
     cleared: list[str]
     versions: dict[str, str] | None
@@ -113,8 +121,9 @@ def _value_row(rows: Rows, channel: str, version: str, value: Any) -> ValueRow:
     except UnserializableStateError as error:
         error.channel = channel  # type: ignore[attr-defined]
         raise
-    key = checksum(body, rows.thread_id, rows.namespace, channel, version)
-    return ValueRow(channel, version, 0, None, body, key)
+    return ValueRow(
+        channel, version, 0, None, body, seal(body, rows.thread_id, rows.namespace, channel, version)
+    )
 
 
 def _checkpoint_row(rows: Rows, checkpoint: Checkpoint, tip: Tip) -> CheckpointRow:
@@ -127,25 +136,26 @@ def _checkpoint_row(rows: Rows, checkpoint: Checkpoint, tip: Tip) -> CheckpointR
     if is_base:
         tip.base, tip.weight = checkpoint.id, 0
     try:
-        body = pack(
-            [
-                FORMAT,
-                checkpoint.created_at,
-                checkpoint.source,
-                checkpoint.metadata,
-                checkpoint.control,
-                list(checkpoint.changed),
-                list(checkpoint.cleared),
-                tip.versions if is_base else None,
-            ]
-        )
+        metadata = pack(dict(checkpoint.metadata)) if checkpoint.metadata else None
+        work = pack(dict(checkpoint.work)) if checkpoint.work else None
     except UnserializableStateError as error:
-        error.channel = "input or metadata"  # type: ignore[attr-defined]
+        error.record = ("input or metadata", "")  # type: ignore[attr-defined]
         raise
-    key = (rows.thread_id, rows.namespace, checkpoint.id, checkpoint.parent_id or "", tip.base, str(checkpoint.step))
-    return CheckpointRow(
-        checkpoint.id, checkpoint.parent_id, tip.base, checkpoint.step, body, checksum(body, *key)
+    body: bytes = _plain.pack(
+        (
+            FORMAT,
+            checkpoint.created_at,
+            checkpoint.source,
+            metadata,
+            checkpoint.control,
+            work,
+            list(checkpoint.changed),
+            list(checkpoint.cleared),
+            tip.versions if is_base else None,
+        )
     )
+    row = (rows.thread_id, rows.namespace, checkpoint.id, checkpoint.parent_id, tip.base, checkpoint.step)
+    return CheckpointRow(*row[2:], body, seal(body, *row))
 
 
 def _pending_row(rows: Rows, at: str, pending: Pending) -> PendingRow:
@@ -155,20 +165,34 @@ def _pending_row(rows: Rows, at: str, pending: Pending) -> PendingRow:
         error.record = (pending.kind, pending.key)  # type: ignore[attr-defined]
         error.task_id = pending.task_id  # type: ignore[attr-defined]
         raise
-    key = (rows.thread_id, rows.namespace, at, pending.task_id, pending.kind, pending.key)
-    return PendingRow(at, pending.task_id, pending.kind, pending.key, body, checksum(body, *key))
+    row = (at, pending.task_id, pending.kind, pending.key)
+    return PendingRow(*row, body, seal(body, rows.thread_id, rows.namespace, *row))
+
+
+def seal(body: bytes, *key: str | int | None) -> int:
+    """CRC-32 of a row: of its body and of everything that says whose body it is."""
+    return crc32(body, crc32(repr(key).encode()))
 
 
 def open_checkpoint(thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
-    key = (thread_id, namespace, row.id, row.parent_id or "", row.base_id, str(row.step))
+    key = (thread_id, namespace, *row[:4])
     body = _open(thread_id, row.id, "checkpoint", row.body, row.checksum, key)
     try:
         opened = CheckpointBody(*body)
     except TypeError:
         raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
     if opened.format != FORMAT:
-        raise corrupt(thread_id, row.id, f"it was written in format {opened.format}, this version reads {FORMAT}")
+        raise corrupt(thread_id, row.id, f"it has format {opened.format}, this version reads {FORMAT}")
     return opened
+
+
+def to_checkpoint(row: CheckpointRow, body: CheckpointBody) -> Checkpoint:
+    """The record of a row; `changed` is left empty, `Saved.values` has the state."""
+    metadata = unpack(body.metadata) if body.metadata else {}
+    work = unpack(body.work) if body.work else None
+    return Checkpoint(
+        row.id, row.parent_id, row.step, body.source, body.created_at, metadata, body.control, work
+    )
 
 
 def open_value(thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow) -> Any:
@@ -177,13 +201,15 @@ def open_value(thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow
 
 
 def open_pending(thread_id: str, namespace: str, row: PendingRow) -> Pending:
-    key = (thread_id, namespace, row.checkpoint_id, row.task_id, row.kind, row.key)
+    key = (thread_id, namespace, *row[:4])
     value = _open(thread_id, row.checkpoint_id, f"pending {row.kind}", row.body, row.checksum, key)
     return Pending(row.task_id, row.kind, row.key, value)
 
 
-def _open(thread_id: str, checkpoint_id: str, what: str, body: bytes, stored: int, key: Sequence[str]) -> Any:
-    if checksum(body, *key) != stored:
+def _open(
+    thread_id: str, checkpoint_id: str, what: str, body: bytes, stored: int, key: Sequence[str | int | None]
+) -> Any:
+    if seal(body, *key) != stored:
         raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what} is wrong")
     return unpack(body)
 
@@ -221,10 +247,3 @@ def _replay(chain: list[CheckpointBody], bodies: Mapping[str, Any], target: Chec
             tip.versions.pop(channel, None)
         tip.weight += 1 + len(body.changed) + len(body.cleared)
     return tip
-
-
-def to_checkpoint(row: CheckpointRow, body: CheckpointBody) -> Checkpoint:
-    """The record of a row; `changed` is left empty, `Saved.values` has the state."""
-    return Checkpoint(
-        row.id, row.parent_id, row.step, body.source, body.created_at, body.metadata, body.control
-    )

@@ -134,7 +134,9 @@ def _copy(state: ThreadState) -> ThreadState:
     return ThreadState(state.head, state.epoch, state.holder)
 
 
-def _open(thread_id: str, namespace: str, state: ThreadState, stored: _Namespace, row: CheckpointRow) -> Saved:
+def _open(
+    thread_id: str, namespace: str, state: ThreadState, stored: _Namespace, row: CheckpointRow
+) -> Saved:
     bodies = {}
     current: CheckpointRow | None = row
     while current is not None:

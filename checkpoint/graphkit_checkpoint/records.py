@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,8 @@ class Checkpoint:
     """The state after one superstep, as a difference to its parent.
 
     `changed` maps channels to new values, `cleared` lists channels that lost theirs. `control` is the
-    engine's own account of what runs next; savers only keep it. `created_at` is in unix seconds.
+    engine's own account of what runs next, in plain names and numbers; `work` holds the user's values that
+    what runs next was given (None: none). Savers only keep them. `created_at` is in unix seconds.
     """
 
     id: str
@@ -36,9 +37,10 @@ class Checkpoint:
     source: str
     created_at: float
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    control: Any = None
+    control: Mapping[str, Any] = field(default_factory=dict)
+    work: Mapping[str, Any] | None = None
     changed: Mapping[str, Any] = field(default_factory=dict)
-    cleared: Sequence[str] = ()
+    cleared: Collection[str] = ()
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ Rules that the rest relies on:
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import gc
@@ -36,7 +37,7 @@ from enum import Enum, Flag
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeVar
 
-from msgpack import ExtType, Packer, Timestamp, unpackb  # type: ignore[import-untyped]
+from msgpack import ExtType, Packer, StackError, Timestamp, unpackb  # type: ignore[import-untyped]
 
 from graphkit_checkpoint.errors import CheckpointCorruptError, UnknownTypeError, UnserializableStateError
 
@@ -60,6 +61,13 @@ _extension = functools.partial(tuple.__new__, ExtType)
 
 class _Refused(TypeError):
     """A reason not to write a value; `pack` adds the place."""
+
+
+class _TooDeep(_Refused):
+    """Nesting without end, or deeper than `_MAX_NESTING`."""
+
+    def __init__(self) -> None:
+        super().__init__("it nests too deep, or contains itself. Store flatter data.")
 
 
 class _BytearrayFound(Exception):
@@ -98,7 +106,7 @@ def pack(value: Any) -> bytes:
     """The value as bytes, or UnserializableStateError if it would not come back exactly as it is.
 
     The error has `path`, the place inside the value, such as `['a'][3].field`, and `type_name`, the type
-    of what is there. Cycles and nesting deeper than 500 levels of lists are refused the same way.
+    of what is there. Cycles are refused the same way, and nesting beyond 500 lists or some 70 objects.
     """
     try:
         return _write(value, _MAX_NESTING)
@@ -120,8 +128,8 @@ def unpack(data: bytes) -> Any:
         return _read(data, _MAX_NESTING)
     except (UnknownTypeError, CheckpointCorruptError, MemoryError):
         raise
-    except RecursionError as error:
-        raise CheckpointCorruptError("A stored value nests deeper than the stack of this call.") from error
+    except (RecursionError, StackError) as error:
+        raise CheckpointCorruptError("A stored value nests deeper than can be read here.") from error
     except Exception as error:
         raise CheckpointCorruptError(f"A stored value is not readable: {_described(error)}") from error
 
@@ -202,7 +210,7 @@ def _hook(room: int) -> Callable[[Any], ExtType]:
 
 def _encode(room: int, value: Any) -> ExtType:
     if room <= 0:
-        raise _too_deep()
+        raise _TooDeep
     kind = type(value)
     codec = _CODECS.get(kind) or _late_codec(kind) or _former_codec(kind)
     if codec is None:
@@ -223,7 +231,7 @@ def _depth(value: Any, room: int) -> int:
         level = {id(item): item for item in inside if type(item) in _TO_INSPECT}.values()
         for kind in _LOOKALIKES.intersection(map(type, level)):
             raise _lookalike(kind)
-    raise _too_deep()
+    raise _TooDeep
 
 
 def _lookalike(kind: type[Any]) -> Exception:
@@ -237,10 +245,6 @@ def _boxed(value: Any) -> Any:
     if kind is dict:
         return {key: _boxed(item) for key, item in value.items()}
     return _BoxedBytearray(value) if kind is bytearray else value
-
-
-def _too_deep() -> _Refused:
-    return _Refused("it nests too deep, or contains itself. Store flatter data.")
 
 
 # --- where a value cannot be stored: the slow walk, after a packing has failed ----------------------------
@@ -257,7 +261,9 @@ def _refusal(value: Any, error: Exception) -> UnserializableStateError:
 
 def _located(value: Any, error: Exception) -> tuple[str, Any, str]:
     path, ancestors = "", {id(value): value}
-    for _ in range(_MAX_NESTING):
+    for step in range(_MAX_NESTING):
+        if step == 30 and isinstance(error, (_TooDeep, RecursionError)):
+            break  # enough to say where the branch begins and to see most cycles close
         failed = _failing_part(value)
         if failed is None:
             break
@@ -321,7 +327,7 @@ def _shown(key: Any) -> str:
 
 def _described(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return str(_too_deep())
+        return str(_TooDeep())
     return f"{type(error).__name__}: {error}"
 
 
@@ -618,10 +624,16 @@ def _private(cls: type[Any], stored: dict[str, Any] | None) -> dict[str, Any] | 
     """The stored private attributes, completed like fields; without a default they may well be unset."""
     if stored is None or stored.keys() == cls.__private_attributes__.keys():
         return stored
+    attributes = ((name, item) for name, item in cls.__private_attributes__.items() if name not in stored)
+    return stored | {name: make() for name, item in attributes if (make := _private_default(item))}
+
+
+def _private_default(attribute: Any) -> Callable[[], Any] | None:
     from pydantic_core import PydanticUndefined
 
-    fresh = {name: attribute.get_default() for name, attribute in cls.__private_attributes__.items()}
-    return {name: item for name, item in fresh.items() if item is not PydanticUndefined} | stored
+    if attribute.default is PydanticUndefined:
+        return attribute.default_factory  # type: ignore[no-any-return]
+    return functools.partial(copy.deepcopy, attribute.default)
 
 
 # --- what a schema's annotations lead to ----------------------------------------------------------------
@@ -668,7 +680,8 @@ def _within_class(cls: type[Any]) -> Iterator[Any]:
 
 def _hints(cls: type[Any]) -> Iterator[Any]:
     """The annotations of one class, each resolved by itself: one unknown name must not hide the others."""
-    names = {**vars(cls), **vars(sys.modules.get(cls.__module__, types)), cls.__name__: cls}
+    module = sys.modules.get(cls.__module__)
+    names = {**vars(cls), **(vars(module) if module else {}), cls.__name__: cls}
     try:
         annotations = inspect.get_annotations(cls)
     except NameError:

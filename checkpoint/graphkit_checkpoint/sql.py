@@ -342,7 +342,9 @@ class SqlSaver(BaseCheckpointSaver):
         if done.rowcount != 1:
             state = self._thread(connection, rows.thread_id, "")
             now = state.holder if state else None
-            raise conflict(rows.thread_id, now) if rows.claims else lost(rows.thread_id, rows.holder.token, now)
+            raise (
+                conflict(rows.thread_id, now) if rows.claims else lost(rows.thread_id, rows.holder.token, now)
+            )
 
     def _create_thread(self, connection: Connection, rows: Rows) -> None:
         existing = self._thread(connection, rows.thread_id, "")

@@ -91,8 +91,6 @@ class SqliteSaver(SqlSaver):
         # SQLAlchemy's driver would begin transactions by itself, and never with a write lock.
         connection.isolation_level = None
         try:
-            if connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
-                connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
         except sqlite3.DatabaseError as error:
             raise translate(error, self._name) from error
@@ -106,8 +104,19 @@ class SqliteSaver(SqlSaver):
                 f"{self._name} belongs to another program (tables {', '.join(sorted(names)[:3])} …); use a "
                 f"file of its own, or pass an open connection to share a database on purpose"
             )
+        self._use_wal()
         with self._transaction("read" if ours else "write") as connection:
             self._create_tables(connection)
+
+    def _use_wal(self) -> None:
+        """Readers and the writer do not wait for each other. Set once it is known to be our file."""
+        assert self._connection is not None
+        driver: Any = self._connection.connection.driver_connection
+        try:
+            if driver.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
+                driver.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.DatabaseError as error:
+            raise translate(error, self._name) from error
 
     @property
     def _name(self) -> str:
@@ -142,7 +151,8 @@ AsyncSqliteSaver = SqliteSaver
 def _begin(connection: Connection) -> None:
     # A write lock at once: a transaction that reads first and writes later can fail halfway through.
     immediate = connection.info.get("graphkit_mode") == "write"
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    driver: Any = connection.connection.driver_connection
+    driver.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 def _engine_of(location: Location, timeout: float) -> Engine:

@@ -5,11 +5,10 @@ Each pair of sync and async methods is two doors into one kernel; what they do i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, TypedDict
-from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from graphkit import snapshot
 from graphkit.constants import INTERRUPT
@@ -20,13 +19,16 @@ from graphkit.engine.loop import ParentCommand, run
 from graphkit.engine.program import Program
 from graphkit.engine.request import End, Names
 from graphkit.errors import InvalidUpdateError
-from graphkit.streams import check_modes, chunks, config_at, describe
+from graphkit.streams import AsyncChunks, check_modes, chunks, config_at, describe
 from graphkit.types import Durability, RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
 from graphkit_checkpoint.base import BaseCheckpointSaver, check_thread_id
 from graphkit_checkpoint.cache import BaseCache
 from graphkit_checkpoint.records import Saved
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from graphkit.drivers.aio import AsyncDriver
     from graphkit.graph.draw import DrawableGraph
 
 __all__ = ["CompiledGraph", "check_nodes"]
@@ -100,9 +102,7 @@ class CompiledGraph:
 
     # Running
 
-    def invoke(
-        self, input: Any, config: RunnableConfig | None = None, **options: Unpack[RunOptions]
-    ) -> Any:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Unpack[RunOptions]) -> Any:
         """Run until the end, a question or a breakpoint; returns the output values.
 
         `input` is a new turn's values, None to go on, a `Command`, or a list of `interruptResponse` blocks.
@@ -151,7 +151,7 @@ class CompiledGraph:
                 for mode, chunk in chunks(event, modes, thread_id):
                     yield chunk if isinstance(stream_mode, str) else (mode, chunk)
 
-    async def astream(
+    def astream(
         self,
         input: Any,
         config: RunnableConfig | None = None,
@@ -161,11 +161,24 @@ class CompiledGraph:
     ) -> AsyncIterator[Any]:
         """`stream` on the running event loop."""
         modes = check_modes(stream_mode)
+        opened: list[AsyncDriver] = []
+        chunked = self._achunks(input, config, modes, isinstance(stream_mode, str), options, opened)
+        return AsyncChunks(chunked, opened)
+
+    async def _achunks(
+        self,
+        input: Any,
+        config: RunnableConfig | None,
+        modes: Sequence[StreamMode],
+        bare: bool,
+        options: RunOptions,
+        opened: list[AsyncDriver],
+    ) -> AsyncGenerator[Any, None]:
         thread_id = self._thread_of(config)
-        async with aclosing(self._aevents(input, config, options, _wanted(modes), [])) as events:
+        async with aclosing(self._aevents(input, config, options, _wanted(modes), opened)) as events:
             async for event in events:
                 for mode, chunk in chunks(event, modes, thread_id):
-                    yield chunk if isinstance(stream_mode, str) else (mode, chunk)
+                    yield chunk if bare else (mode, chunk)
 
     def _thread_of(self, config: RunnableConfig | None) -> str:
         return str(merged(self._setting.config, config).get("configurable", {}).get("thread_id", ""))
@@ -196,13 +209,15 @@ class CompiledGraph:
         config: RunnableConfig | None,
         options: RunOptions,
         listen: frozenset[str],
-        ended: list[End],
-    ) -> Any:
+        opened: list[AsyncDriver],
+    ) -> AsyncGenerator[Any, None]:
+        """The run's events. Its driver is put into `opened`, where the run's result is found afterwards."""
         from graphkit.drivers.aio import AsyncDriver
 
         listen = listen | {"tasks", "updates"} if self.debug else listen
         door = Door(self._setting, input, config, Options(**options))
         driver = AsyncDriver(door.session(listen))
+        opened.append(driver)
         try:
             request = door.request(listen, driver.emit if "custom" in listen else None, True)
             async with aclosing(driver.drive(run(self.program, request))) as events:
@@ -215,7 +230,6 @@ class CompiledGraph:
             door.close()
         if door.frame is not None and driver.result.asked:
             door.frame.pass_on(driver.result.asked)
-        ended.append(driver.result)
 
     def _shown(self, events: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
         if not self.debug:
@@ -237,7 +251,8 @@ class CompiledGraph:
         if door.frame is not None:
             return command
         return InvalidUpdateError(
-            f"a node of graph {self.name!r} returned Command(graph=Command.PARENT), and no graph is around it"
+            f"node {command.node!r} of graph {self.name!r} returned Command(graph=Command.PARENT), and no graph is "
+            f"around it"
         )
 
     def _end(self, input: Any, config: RunnableConfig | None, options: RunOptions) -> End:
@@ -249,10 +264,10 @@ class CompiledGraph:
                 return stop.value  # type: ignore[no-any-return]
 
     async def _aend(self, input: Any, config: RunnableConfig | None, options: RunOptions) -> End:
-        ended: list[End] = []
-        async for _ in self._aevents(input, config, options, QUIET, ended):
+        opened: list[AsyncDriver] = []
+        async for _ in self._aevents(input, config, options, QUIET, opened):
             pass
-        return ended[0]
+        return opened[0].result  # type: ignore[no-any-return]
 
     def _result(self, end: End, config: RunnableConfig | None) -> RunResult:
         where = config_at(self._thread_of(config), end.checkpoint_id) if end.checkpoint_id else config

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from graphkit.drivers.session import Session
 from graphkit.engine.attempt import Live, Scope
@@ -20,6 +19,9 @@ from graphkit.types import Durability, RunnableConfig
 from graphkit_checkpoint.base import BaseCheckpointSaver, check_thread_id
 from graphkit_checkpoint.cache import BaseCache
 from graphkit_checkpoint.ownership import forget_token, new_token
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Breakpoints = Sequence[str] | Literal["*"] | None
 
@@ -87,9 +89,7 @@ class Door:
     def _inherited(self, name: str) -> Any:
         return getattr(self.frame.attempt.scope.live, name) if self.frame else None
 
-    def request(
-        self, listen: frozenset[str], emit: Callable[[Any], None] | None, is_async: bool
-    ) -> Request:
+    def request(self, listen: frozenset[str], emit: Callable[[Any], None] | None, is_async: bool) -> Request:
         """The run as asked for. Raises `InvalidThreadIdError` and `ValueError`s naming the option."""
         nested, saver = self.frame is not None, self.saver
         place = self._nested_place() if nested else self._own_place()
@@ -146,7 +146,11 @@ class Door:
         }
 
     def _scope(
-        self, place: dict[str, Any], durability: Durability, emit: Callable[[Any], None] | None, is_async: bool
+        self,
+        place: dict[str, Any],
+        durability: Durability,
+        emit: Callable[[Any], None] | None,
+        is_async: bool,
     ) -> Scope:
         options, setting = self.options, self.setting
         context = options.context if options.context is not None else self._inherited("context")
@@ -195,7 +199,9 @@ def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig
     if given is None:
         return base
     if not isinstance(given, Mapping):
-        raise ValueError(f"config must be a dict such as {{'configurable': {{'thread_id': ...}}}}, not {given!r:.100}")
+        raise ValueError(
+            f"config must be a dict such as {{'configurable': {{'thread_id': ...}}}}, not {given!r:.100}"
+        )
     result: Any = {**base, **given}
     for key in ("configurable", "metadata"):
         part = given.get(key)

@@ -32,13 +32,24 @@ def running(call: str) -> Frame:
 class Frame:
     """One attempt at one task, while it runs."""
 
-    __slots__ = ("asked", "attempt", "calls", "events", "mismatch", "next_index", "rejected", "task_id")
+    __slots__ = (
+        "asked",
+        "attempt",
+        "calls",
+        "events",
+        "mismatch",
+        "named",
+        "next_index",
+        "rejected",
+        "task_id",
+    )
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.task_id = ""
         self.next_index = 0
         self.calls = 0
+        self.named: set[str] = set()
         self.asked: list[tuple[Interrupt, str]] = []
         self.events: list[Any] = []
         self.mismatch: InterruptMismatchError | None = None
@@ -52,18 +63,28 @@ class Frame:
 
     def ask(self, value: Any, name: str | None, response_schema: Any) -> Any:
         """The answer to this question; raises `GraphInterrupt` if there is none yet."""
-        index = None
-        if name is None:
-            index = self.next_index
-            self.next_index += 1
+        index = self._count(name)
         asked = question_id(self.id, name, index)
         answer = self.attempt.answers.get(asked)
         if answer is None:
-            self._open(asked, value, name, index, response_schema)
-        mark = self._mark(value, name)
-        if answer.fingerprint != mark and not self.attempt.scope.unchecked_matching:  # type: ignore[union-attr]
-            self._refuse(index, answer, value)  # type: ignore[arg-type]
-        return self._validated(asked, answer.value, response_schema)  # type: ignore[union-attr]
+            raise self._open(asked, value, name, index, response_schema)
+        if answer.fingerprint != _mark(value, name) and not self.attempt.scope.unchecked_matching:
+            raise self._refuse(index, answer, value)
+        return self._validated(asked, answer.value, response_schema)
+
+    def _count(self, name: str | None) -> int | None:
+        """The index of an unnamed question; a name may be asked once."""
+        if name is None:
+            index = self.next_index
+            self.next_index += 1
+            return index
+        if name in self.named:
+            raise ValueError(
+                f"node {self.attempt.node.name!r} asks a question named {name!r} twice in one run; the name would "
+                f"get the same answer both times: give each question a name of its own"
+            )
+        self.named.add(name)
+        return None
 
     def pass_on(self, questions: list[tuple[Interrupt, str]]) -> None:
         """A nested graph waits for answers, so this task does."""
@@ -77,12 +98,9 @@ class Frame:
         else:
             emit(value)
 
-    def _mark(self, value: Any, name: str | None) -> str:
-        return f"name:{name}" if name is not None else fingerprint(value)
-
     def _open(
         self, question: str, value: Any, name: str | None, index: int | None, response_schema: Any
-    ) -> None:
+    ) -> GraphInterrupt:
         schema = None
         if response_schema is not None:
             from graphkit.responses import ResponseSchema
@@ -98,16 +116,16 @@ class Frame:
             namespace=self.attempt.scope.namespace,
             response_schema=schema,
         )
-        self.asked.append((interrupt, self._mark(value, name)))
-        raise GraphInterrupt((interrupt,))
+        self.asked.append((interrupt, _mark(value, name)))
+        return GraphInterrupt((interrupt,))
 
-    def _refuse(self, index: int | None, answer: Answer, value: Any) -> None:
+    def _refuse(self, index: int | None, answer: Answer, value: Any) -> InterruptMismatchError:
         self.mismatch = InterruptMismatchError(
             f"node {self.attempt.node.name!r} now asks {value!r:.300} as question {index}, but the answer given "
             f"there was to {answer.asked!r:.300}; nothing was delivered. Name the questions "
             f"(interrupt(value, name=...)), or move what varies between runs into an earlier node"
         )
-        raise self.mismatch
+        return self.mismatch
 
     def _validated(self, question: str, value: Any, response_schema: Any) -> Any:
         if response_schema is None:
@@ -119,3 +137,8 @@ class Frame:
         except InvalidResponseError as error:
             self.rejected = (question, error)
             raise
+
+
+def _mark(value: Any, name: str | None) -> str:
+    """What an answer is bound to: the name, or a fingerprint of what is shown."""
+    return f"name:{name}" if name is not None else fingerprint(value)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from graphkit.frame import Frame, running
 from graphkit.types import RunnableConfig, StreamWriter
 
 __all__ = ["Runtime", "get_runtime"]
 
-ContextT = TypeVar("ContextT")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ContextT = TypeVar("ContextT", default=Any)
+else:
+    from typing import TypeVar
+
+    ContextT = TypeVar("ContextT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +59,11 @@ def runtime_of(frame: Frame) -> Runtime[Any]:
 
 
 def config_of(frame: Frame) -> RunnableConfig:
-    """The run's config as the running task sees it: its thread, and the namespace its nested graphs use."""
-    return frame.attempt.scope.config
+    """The run's config as the running task sees it: with its node's metadata."""
+    config, metadata = frame.attempt.scope.config, frame.attempt.node.metadata
+    if not metadata:
+        return config
+    return {**config, "metadata": {**config.get("metadata", {}), **metadata}}
 
 
 INJECTED: dict[str, Callable[[Frame], Any]] = {

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from graphkit.constants import INTERRUPT, START
 from graphkit.engine.attempt import Write
 from graphkit.engine.events import CheckpointSaved, Custom, Halted, StateChanged, TaskEnded, TaskStarted
 from graphkit.types import RunnableConfig, StreamMode
+
+
+class Abandonable(Protocol):
+    def abandon(self) -> None: ...
+
+
+class AsyncChunks(AsyncIterator[Any]):
+    """An async stream that ends its run when it is closed, and also when it is simply dropped.
+
+    A dropped async generator is closed some time later by the loop; until then its run would own the thread.
+    """
+
+    def __init__(self, inner: AsyncGenerator[Any, None], opened: Sequence[Abandonable]) -> None:
+        self._inner = inner
+        self._opened = opened
+
+    async def __anext__(self) -> Any:
+        return await anext(self._inner)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __del__(self) -> None:
+        for driver in self._opened:
+            driver.abandon()
 
 
 def check_modes(modes: StreamMode | Sequence[StreamMode]) -> tuple[StreamMode, ...]:

@@ -9,6 +9,7 @@ import enum
 import fractions
 import functools
 import inspect
+import io
 import itertools
 import os
 import pathlib
@@ -397,7 +398,7 @@ VALUES = st.recursive(
         st.builds(Note, inner, inner),
         st.builds(Message, content=inner, extra=inner),
     ),
-    max_leaves=12,
+    max_leaves=8,
 )
 
 
@@ -488,6 +489,19 @@ def test_slots_of_a_subclass_and_a_base_come_back() -> None:
     assert (again.shown, again.hidden()) == (1, (2,))
 
 
+def test_a_slot_that_hides_another_comes_back() -> None:
+    class Base:
+        __slots__ = ("x",)
+
+    @register_type
+    @dataclasses.dataclass
+    class Hiding(Base):
+        __slots__ = ("x",)
+        x: int
+
+    assert unpack(pack(Hiding(1))) == Hiding(1)
+
+
 def test_a_cached_property_is_computed_again() -> None:
     @register_type
     @dataclasses.dataclass
@@ -560,6 +574,15 @@ def test_an_object_of_the_former_class_is_written_while_the_fields_are_the_same(
     former, latest = redefined(("a", int)), redefined(("a", int))
     assert type(unpack(pack(former(1)))) is latest
     redefined(("a", int), ("b", int, 0))
+    with pytest.raises(UnserializableStateError, match="redefined"):
+        pack(former(1))
+
+
+def test_an_object_of_a_former_class_with_functions_is_refused() -> None:
+    former: Any = any_dataclass("Rewritten", [("n", int)], namespace={"__module__": __name__})
+    latest: Any = any_dataclass("Rewritten", [("n", int)], namespace={"__module__": __name__})
+    register_type(latest, to=lambda value: value.n, from_=latest)
+    assert unpack(pack(latest(1))) == latest(1)
     with pytest.raises(UnserializableStateError, match="redefined"):
         pack(former(1))
 
@@ -814,6 +837,28 @@ class Generic_(pydantic.BaseModel, Generic[T]):
     item: T
 
 
+@dataclasses.dataclass
+class OnlyBesideLocal:
+    pass
+
+
+def test_a_local_class_may_name_itself() -> None:
+    @dataclasses.dataclass
+    class Local:
+        pair: tuple[Local, OnlyBesideLocal] | None = None
+
+    register_annotations(Local)
+    comes_back(Local((Local(), OnlyBesideLocal())))
+
+
+def test_the_enum_of_a_literal_is_registered() -> None:
+    mood: Any = any_enum("Mood", ["GOOD", "BAD"], module=__name__)
+    with pytest.raises(UnserializableStateError):
+        pack(mood.GOOD)
+    register_annotations(Literal[mood.GOOD, "other"])
+    assert unpack(pack(mood.BAD)) is mood.BAD
+
+
 def wrapped(kind: Any) -> Iterator[Any]:
     yield kind
     yield kind | None
@@ -831,6 +876,7 @@ def wrapped(kind: Any) -> Iterator[Any]:
     yield any_typed_dict("Dynamic", {"k": kind})
     yield any_extended_dict("Dynamic", {"k": typing_extensions.NotRequired[kind]})
     yield any_dataclass("Outer", [("a", kind), ("b", "Missing"), ("c", "list[Nowhere]")])
+    yield any_dataclass("Partly", [("a", tuple["Nowhere", kind])])  # type: ignore[name-defined]  # noqa: F821
     yield any_named_tuple("Pair", [("a", kind)])
     yield types.new_class("Derived", (Box[kind],))
 
@@ -846,7 +892,7 @@ def test_every_form_of_annotation_is_followed(form: int) -> None:
 
 @pytest.mark.parametrize(
     "annotation",
-    [None, Any, "Missing", ..., int, list["Missing"], Unregistered, T, object()],  # noqa: F821
+    [None, Any, "Missing", ..., int, list["Missing"], Unregistered, T, object()],  # type: ignore[name-defined]  # noqa: F821
 )
 def test_what_leads_nowhere_is_passed_over(annotation: Any) -> None:
     register_annotations(annotation)
@@ -886,6 +932,11 @@ def generator() -> Iterator[int]:
         (Unregistered(), "", f"{__name__}.Unregistered"),
         ({"a": [1, 2, 3, Note(Unregistered())]}, "['a'][3].text", f"{__name__}.Unregistered"),
         ([MyStr("x")], "[0]", f"{__name__}.MyStr"),
+        (
+            [[[*range(70), {"k" * 100: {1}, "a" * 70: {"b" * 70: object()}}]]],
+            f"[0][0][70]['{'a' * 70}']['{'b' * 70}']",
+            "object",
+        ),
         ({"k": MyDict()}, "['k']", f"{__name__}.MyDict"),
         ({MyStr("k"): 1}, ".keys()[0]", f"{__name__}.MyStr"),
         ({1: 2, (1, (Unregistered(),)): 3}, ".keys()[1][1][0]", f"{__name__}.Unregistered"),
@@ -954,12 +1005,24 @@ def test_a_counter_with_attributes_is_refused() -> None:
         pack([value])
 
 
-def test_a_path_whose_text_is_another_path_comes_back_or_is_refused() -> None:
-    value = pathlib.PureWindowsPath("./c:")
-    try:
-        assert unpack(pack(value)) == value
-    except UnserializableStateError as refusal:
-        assert "text" in str(refusal)
+def test_a_path_whose_text_is_another_path_is_refused() -> None:
+    value = pathlib.PureWindowsPath("./c:/x")
+    if pathlib.PureWindowsPath(str(value)) == value:  # from Python 3.12 on
+        comes_back(value)
+    else:
+        with pytest.raises(UnserializableStateError, match="another path"):
+            pack(value)
+
+
+def test_a_zone_without_a_key_is_refused() -> None:
+    utc = (
+        b"TZif" + bytes(16) + struct.pack(">6l", 0, 0, 0, 0, 1, 4) + struct.pack(">lBB", 0, 0, 0) + b"UTC\x00"
+    )
+    zone = zoneinfo.ZoneInfo.from_file(io.BytesIO(utc))
+    with pytest.raises(UnserializableStateError, match="no key") as caught:
+        pack([dt.time(1, tzinfo=zone)])
+    refusal: Any = caught.value
+    assert refusal.path == "[0].tzinfo"
 
 
 def test_a_failing_function_is_the_cause_of_the_refusal() -> None:
@@ -1034,14 +1097,35 @@ WRAPPERS: Final[list[Callable[[Any], Any]]] = [
     lambda inner: Coin(inner),
     lambda inner: [(inner, -1)],
     lambda inner: Vector(inner),
-    lambda inner: {(inner,): [bytearray(b"\xff")]},
+    lambda inner: Point(inner, {(1, "key"): [bytearray(b"\xff")]}),
 ]
-WRAPPER_NAMES: Final = ["list", "dict", "tuple", "frozenset", "dataclass", "slots", "mixed", "custom", "key"]
+WRAPPER_NAMES: Final = [
+    "list",
+    "dict",
+    "tuple",
+    "frozenset",
+    "dataclass",
+    "slots",
+    "mixed",
+    "custom",
+    "boxed",
+]
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS, ids=WRAPPER_NAMES)
 def test_nesting_that_is_written_is_read(wrap: Callable[[Any], Any]) -> None:
-    comes_back(nested(80, wrap))
+    comes_back(nested(70, wrap))
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS, ids=WRAPPER_NAMES)
+@pytest.mark.parametrize("times", [150, 200])
+def test_nesting_is_never_written_that_cannot_be_read(wrap: Callable[[Any], Any], times: int) -> None:
+    try:
+        packed = pack(nested(times, wrap))
+    except UnserializableStateError as refusal:
+        assert "nests too deep" in str(refusal)
+    else:
+        assert pack(unpack(packed)) == packed
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS[:3] + WRAPPERS[6:7], ids=WRAPPER_NAMES[:3] + WRAPPER_NAMES[6:7])
@@ -1050,9 +1134,10 @@ def test_any_nesting_comes_back_or_is_refused(wrap: Callable[[Any], Any], times:
     value = nested(times, wrap)
     try:
         packed = pack(value)
-    except UnserializableStateError as refusal:
+    except UnserializableStateError as error:
+        refusal: Any = error
         assert "nests too deep" in str(refusal)
-        assert len(str(refusal)) < 400
+        assert len(refusal.path) <= 30 * len("['k']")  # the search for the place has an end
     else:
         assert pack(unpack(packed)) == packed
 
@@ -1075,7 +1160,7 @@ def test_an_exhausted_stack_is_no_recursion_error() -> None:
     packed = pack(value)
     with pytest.raises(UnserializableStateError, match="nests too deep"):
         with_little_stack_left(lambda: pack(value))
-    with pytest.raises(CheckpointCorruptError, match="deeper than the stack"):
+    with pytest.raises(CheckpointCorruptError, match="deeper than can be read"):
         with_little_stack_left(lambda: unpack(packed))
 
 
@@ -1229,7 +1314,7 @@ def test_extensions_nested_without_end_are_corrupt(code: int) -> None:
 
 
 def test_a_flood_of_list_headers_is_corrupt() -> None:
-    with pytest.raises(CheckpointCorruptError):
+    with pytest.raises(CheckpointCorruptError, match="deeper"):
         unpack(b"\x91" * 1_000_000)
 
 
@@ -1337,6 +1422,8 @@ def test_a_checksum_is_the_crc_of_value_and_keys() -> None:
         (b"blob", "a", "bc"),
         (b"blob", "abc"),
         (b"blob", "c", "ab"),
+        (bytes([4, 0, 0, 0, 0, 0, 0, 0]) + b"blob" + b"blob",),
+        (b"blob", "blob"),
         (b"cblob", "ab"),
         (b"blob", "ab\ud800", "c"),
     ]

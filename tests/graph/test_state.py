@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
-from tests.conftest import Reopen, Runner, Saver
 
 from graphkit import END, START, Command, Send, StateGraph
 from graphkit.checkpoint.memory import InMemorySaver
@@ -25,6 +24,7 @@ from graphkit.errors import InvalidUpdateError, UnknownChannelWarning
 from graphkit.graph import MessagesState, add_messages
 from graphkit.graph.message import REMOVE_ALL_MESSAGES, RemoveMessage
 from graphkit.types import Overwrite, RunnableConfig
+from tests.conftest import Reopen, Runner, Saver
 
 Log = Annotated[list[str], operator.add]
 Node = Callable[[Any], Any]
@@ -32,7 +32,7 @@ Node = Callable[[Any], Any]
 
 def chain(schema: type, *nodes: Node, saver: Saver = None, **schemas: Any) -> Any:
     """A graph of nodes in a row, named n0, n1, …"""
-    builder = StateGraph(schema, **schemas)
+    builder: StateGraph[Any] = StateGraph(schema, **schemas)
     builder.add_sequence([(f"n{index}", node) for index, node in enumerate(nodes)])
     return builder.add_edge(START, "n0").compile(checkpointer=saver)
 
@@ -118,7 +118,7 @@ def test_a_reducer_sees_the_value_first_and_the_writes_in_order(runner: Runner) 
     class Nested(TypedDict, total=False):
         trace: Annotated[str, lambda left, right: f"({left}{right})"]
 
-    builder = StateGraph(Nested)
+    builder: StateGraph[Any] = StateGraph(Nested)
     for name in "cab":
         builder.add_node(name, lambda state, name=name: {"trace": name}).add_edge(START, name)
     assert runner.invoke(builder.compile(), {"trace": "0"})["trace"] == "((((0)a)b)c)"
@@ -149,7 +149,7 @@ def test_overwrite_replaces_what_the_reducer_would_extend(runner: Runner) -> Non
 
 def test_overwrite_wins_over_a_sibling_and_two_of_them_are_an_error(runner: Runner) -> None:
     def fan(left: Any, right: Any) -> Any:
-        builder = StateGraph(Reduced)
+        builder: StateGraph[Any] = StateGraph(Reduced)
         builder.add_node("left", lambda state: {"log": left}).add_node("right", lambda state: {"log": right})
         return builder.add_edge(START, "left").add_edge(START, "right").compile()
 
@@ -300,7 +300,7 @@ def test_a_private_schema_carries_keys_that_the_state_does_not_show(runner: Runn
 
 def test_a_send_may_carry_what_is_not_in_the_state(runner: Runner) -> None:
     seen: list[Any] = []
-    builder = StateGraph(Talk).add_node("each", spy(seen))
+    builder: StateGraph[Any] = StateGraph(Talk).add_node("each", spy(seen))
     builder.set_conditional_entry_point(lambda state: [Send("each", {"page": n}) for n in (1, 2)], ["each"])
     runner.invoke(builder.compile(), {"question": "q"})
     assert sorted(state["page"] for state in seen) == [1, 2]
@@ -318,7 +318,7 @@ def again_until(count: int) -> Callable[[Any], str]:
 
 
 def looping(node: Node, rounds: int = 3) -> Any:
-    builder = StateGraph(Small).add_node("looping", node).add_edge(START, "looping")
+    builder: StateGraph[Any] = StateGraph(Small).add_node("looping", node).add_edge(START, "looping")
     return builder.add_conditional_edges("looping", again_until(rounds), ["looping", END]).compile()
 
 

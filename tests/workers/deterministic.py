@@ -29,7 +29,7 @@ def scatter(state: State) -> list[Any]:
 
 def tangled() -> Any:
     """Nodes added in no order; branches, joins, sends and gotos meet."""
-    builder = StateGraph(State)
+    builder: StateGraph[Any] = StateGraph(State)
     for name in ("zeta", "mid", "alpha", "join", "last", "late"):
         builder.add_node(name, says(name), defer=name == "late")
     builder.add_node("worker", lambda number: {"log": [f"worker {number}"], "seen": {f"w{number}"}})

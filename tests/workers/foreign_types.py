@@ -1,4 +1,4 @@
-"""A graph whose state holds a type that the process of test_bad_input.py does not know until it imports this."""
+"""A graph whose state holds a type that test_bad_input.py does not know until it imports this."""
 
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -18,7 +18,7 @@ class Billing(TypedDict, total=False):
 
 
 def billing(saver: Any) -> Any:
-    builder = StateGraph(Billing).add_node("bill", lambda state: {"value": Invoice(7)})
+    builder: StateGraph[Any] = StateGraph(Billing).add_node("bill", lambda state: {"value": Invoice(7)})
     return builder.add_edge(START, "bill").compile(saver)
 
 

@@ -119,7 +119,9 @@ def line_of_three(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[An
         return work
 
     saver = SqliteSaver(path)
-    builder = StateGraph(State).add_sequence([(name, node(name)) for name in "abc"]).add_edge(START, "a")
+    builder: StateGraph[Any] = (
+        StateGraph(State).add_sequence([(name, node(name)) for name in "abc"]).add_edge(START, "a")
+    )
     return builder.compile(saver), saver
 
 
@@ -144,7 +146,7 @@ def two_beside(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, 
         return any(task.name == "quick" and task.result for task in tasks)
 
     def graph_on(saver: SqliteSaver) -> Any:
-        builder = StateGraph(State).add_node("quick", quick).add_node("slow", slow)
+        builder: StateGraph[Any] = StateGraph(State).add_node("quick", quick).add_node("slow", slow)
         return builder.add_edge(START, "quick").add_edge(START, "slow").compile(saver)
 
     return graph_on(saver), saver

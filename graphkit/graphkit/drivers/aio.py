@@ -32,6 +32,8 @@ class AsyncDriver:
         self.saving: asyncio.Future[None] | None = None
         self.cancelled: BaseException | None = None
         self.result: Any = None
+        self.kernel: Kernel | None = None
+        self.ending: list[asyncio.Future[Outcome]] = []
 
     def emit(self, value: Any) -> None:
         """Called by nodes, in any thread."""
@@ -39,6 +41,7 @@ class AsyncDriver:
 
     async def drive(self, kernel: Kernel) -> AsyncGenerator[Any, None]:
         """Yields events. Closing it early, or cancelling it, gives the thread back."""
+        self.kernel = kernel
         step: Callable[[Any], effects.Effect] = kernel.send
         reply: Any = None
         try:
@@ -64,54 +67,59 @@ class AsyncDriver:
                     step, reply = kernel.throw, error
         except StopIteration as stop:
             self.result = stop.value
+            self.kernel = None
         except GeneratorExit:
-            await self._abandon(kernel)
+            self.abandon()
+            if self.ending:
+                await asyncio.wait(self.ending, timeout=5)
             raise
 
-    async def _abandon(self, kernel: Kernel) -> None:
-        """Nobody listens any more: let the kernel clean up, obeying what it asks for, and end it."""
-        step: Any = kernel.throw
+    def abandon(self) -> None:
+        """Nobody listens any more: let the kernel clean up, and end it. Does not wait for the loop, so that it
+        can be called when a stream is dropped, and the thread is free before anybody else runs."""
+        kernel, self.kernel = self.kernel, None
+        step: Any = kernel.throw if kernel is not None else None
         reply: Any = Abandoned()
         try:
-            while True:
+            while step is not None:
                 effect = step(reply)
-                step, reply = kernel.send, None
-                if type(effect) is not effects.Emit:
-                    try:
-                        reply = await self._obey(effect)
-                    except Exception as error:
-                        step, reply = kernel.throw, error
+                step, reply = kernel.send, None  # type: ignore[union-attr]
+                try:
+                    reply = self._obey_at_once(effect)
+                except Exception as error:
+                    step, reply = kernel.throw, error  # type: ignore[union-attr]
         except (StopIteration, Abandoned):
             pass
 
+    def _obey_at_once(self, effect: effects.Effect) -> Any:
+        if isinstance(effect, effects.Cancel):
+            self.ending += [future for future in self.futures.values() if future.cancel()]
+            return list(effect.attempts)
+        if isinstance(effect, effects.Save):
+            saver = self._saver
+            if saver.blocking:
+                return saver.worker.submit(saver.commit, effect.commit).result()
+            return saver.commit(effect.commit)
+        return None
+
     async def _obey(self, effect: effects.Effect) -> Any:
-        session = self.session
         if effect is effects.NOW:
             return time.time()
-        if isinstance(effect, effects.Save):
-            return await self._save(effect)
-        if isinstance(effect, effects.Cancel):
-            return await self._cancel(effect.attempts)
-        if isinstance(effect, effects.Open):
-            saver = self._saver
-            opening = (effect.thread_id, effect.namespace, effect.checkpoint_id, effect.claims)
-            return await self._through(saver.open, *opening)
-        if isinstance(effect, effects.FindAnswers):
-            return await self._through(
-                self._saver.find_pending, effect.thread_id, "answer", effect.question_id
-            )
+        kind = type(effect)
+        if kind is effects.Save:
+            return await self._save(effect)  # type: ignore[arg-type]
+        if kind is effects.Cancel:
+            return await self._cancel(effect)  # type: ignore[arg-type]
+        if kind is not effects.Start:
+            return await self._through(self.session.look_up, effect)
+        self._raise_if_cancelled()
+        return self._start(effect.attempts)  # type: ignore[union-attr]
+
+    def _raise_if_cancelled(self) -> None:
+        """A cancellation that came during a write, now that the write is done."""
         if self.cancelled is not None:
             error, self.cancelled = self.cancelled, None
             raise error
-        if isinstance(effect, effects.Start):
-            return self._start(effect.attempts)
-        if isinstance(effect, effects.CacheGet):
-            return session.cache.get(effect.namespace, effect.key) if session.cache else None
-        if isinstance(effect, effects.CachePut):
-            if session.cache:
-                session.cache.put(effect.namespace, effect.key, effect.value, effect.ttl)
-            return None
-        raise TypeError(f"the driver does not know the effect {effect!r}")
 
     @property
     def _saver(self) -> BaseCheckpointSaver:
@@ -121,8 +129,7 @@ class AsyncDriver:
     # Tasks
 
     def _start(self, attempts: Sequence[Attempt]) -> None:
-        alone = len(attempts) == 1 and not self.futures
-        if alone and self.session.is_inline(attempts[0]) and _has_async_form(attempts[0]):
+        if self.session.is_inline(attempts[0]) and _has_async_form(attempts[0]):
             self.inline = attempts[0]
             return
         for attempt in attempts:
@@ -140,9 +147,7 @@ class AsyncDriver:
         return self.loop.run_in_executor(pool, execute, attempt)
 
     async def _next(self, until: float | None) -> Reply | Custom | None:
-        if self.cancelled is not None:
-            error, self.cancelled = self.cancelled, None
-            raise error
+        self._raise_if_cancelled()
         if self.inline is not None:
             attempt, self.inline = self.inline, None
             # A run of nodes that never wait must not keep the loop from everybody else.
@@ -159,15 +164,15 @@ class AsyncDriver:
             if self.futures.pop(attempt_or_none, None) is not None:
                 return attempt_or_none, outcome_of(arrived)
 
-    async def _cancel(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    async def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
         stopped = []
-        for attempt in attempts:
+        for attempt in effect.attempts:
             future = self.futures.get(attempt)
             if future is not None and not future.done() and isinstance(future, asyncio.Task):
                 future.cancel()
                 stopped.append(attempt)
         if stopped:
-            await asyncio.wait([self.futures[attempt] for attempt in stopped], timeout=5)
+            await asyncio.wait([self.futures[attempt] for attempt in stopped], timeout=effect.patience)
         for attempt in stopped:
             del self.futures[attempt]
         return stopped
@@ -190,10 +195,11 @@ class AsyncDriver:
             self.saving = writing
 
     async def _through(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call a saver: in its own thread if it may wait."""
-        if not self._saver.blocking:
+        """Read from storage: in the saver's own thread if that may wait."""
+        saver = self.session.saver
+        if saver is None or not saver.blocking:
             return call(*args)
-        return await self._finished(self.loop.run_in_executor(self._saver.worker, call, *args))
+        return await self._finished(self.loop.run_in_executor(saver.worker, call, *args))
 
     async def _finished(self, future: asyncio.Future[Any]) -> Any:
         """The result of a write that has begun. A cancellation waits until it is known whether it is done."""

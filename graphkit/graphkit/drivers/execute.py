@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ def execute(attempt: Attempt) -> Outcome:
         while True:
             try:
                 value = (callee.call or callee.acall)(*args, **kwargs)  # type: ignore[misc]
-                if inspect.isawaitable(value):
+                if value is not None and type(value) is not dict and inspect.isawaitable(value):
                     value = run_in_standing_loop(value)
             except BaseException as error:
                 callee, args, kwargs = steps.throw(error)
@@ -82,12 +82,13 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     """Call the node (or its error handler), then its branches; classify what comes of it."""
     node = attempt.node
     try:
+        given = node.shape.instance(attempt.arg)
         if attempt.failure is None:
-            returned = yield _call(node.callee, frame, attempt.arg)
+            returned = yield _call(node.callee, frame, given)
         else:
             assert node.handler is not None
             problem = NodeError(node.name, attempt.failure)
-            returned = yield _call(node.handler, frame, attempt.arg, problem)
+            returned = yield _call(node.handler, frame, given, problem)
         output = read_output(returned, node.name, attempt.words)
         if output.parent is not None:
             return ForParent(output.parent, frame.events)
@@ -109,7 +110,8 @@ def _seen(attempt: Attempt, branch: Branch, writes: Any) -> Any:
     """The state as the branch sees it: with the node's own writes applied."""
     assert attempt.state is not None
     channels, view = attempt.state
-    return branch.shape.of(preview(channels, view, [Entry(attempt.node.name, None, writes, ())]))
+    seen = preview(channels, view, [Entry(attempt.node.name, None, writes, ())])
+    return branch.shape.instance(branch.shape.of(seen))
 
 
 def _chosen(branch: Branch, chosen: Any, attempt: Attempt) -> list[Target]:
@@ -176,16 +178,3 @@ def _from_child(attempt: Attempt, frame: Frame, error: ParentCommand) -> Outcome
     except InvalidUpdateError as problem:
         return Failed(problem, None, frame.events)
     return Done(output.writes, output.targets, frame.events)
-
-
-def callable_forms(function: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
-    """The blocking and the async form of what a user gave as a function; objects bring `invoke`/`ainvoke`."""
-    if hasattr(function, "invoke") and not inspect.isroutine(function):
-        return function.invoke, getattr(function, "ainvoke", None)
-    target = function
-    while hasattr(target, "func") and not inspect.isroutine(target):
-        target = target.func
-    is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
-        getattr(target, "__call__", None)  # noqa: B004
-    )
-    return (None, function) if is_async else (function, None)

@@ -45,12 +45,12 @@ class LoopFuture(Future[T]):
 
     task: asyncio.Task[T] | None = None
 
-    def stop(self) -> None:
-        """Cancel the coroutine and wait until it has ended, five seconds at most."""
+    def stop(self, patience: float) -> None:
+        """Cancel the coroutine and wait until it has ended, at most `patience` seconds."""
         ended = threading.Event()
         self.add_done_callback(lambda _: ended.set())
         standing_loop().call_soon_threadsafe(lambda: self.task and self.task.cancel())
-        ended.wait(5)
+        ended.wait(patience)
 
 
 def standing_loop() -> asyncio.AbstractEventLoop:

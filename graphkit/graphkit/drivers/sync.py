@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextvars
 import queue
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -37,7 +37,8 @@ class SyncDriver:
 
     def drive(self, kernel: Kernel) -> Generator[Any, None, Any]:
         """Yields events, returns what the kernel returns. Closing it early gives the thread back."""
-        step, reply = kernel.send, None
+        step: Callable[[Any], effects.Effect] = kernel.send
+        reply: Any = None
         try:
             while True:
                 effect = step(reply)
@@ -75,32 +76,21 @@ class SyncDriver:
             pass
 
     def _obey(self, effect: effects.Effect) -> Any:
-        session = self.session
         if effect is effects.NOW:
             return time.time()
-        if isinstance(effect, effects.Start):
-            return self._start(effect.attempts)
-        if isinstance(effect, effects.Save):
-            return self._save(effect)
-        if isinstance(effect, effects.Cancel):
-            return self._cancel(effect.attempts)
-        if isinstance(effect, effects.Open):
-            return _open(_saver(session), effect)
-        if isinstance(effect, effects.FindAnswers):
-            return _saver(session).find_pending(effect.thread_id, "answer", effect.question_id)
-        if isinstance(effect, effects.CacheGet):
-            return session.cache.get(effect.namespace, effect.key) if session.cache else None
-        if isinstance(effect, effects.CachePut):
-            if session.cache:
-                session.cache.put(effect.namespace, effect.key, effect.value, effect.ttl)
-            return None
-        raise TypeError(f"the driver does not know the effect {effect!r}")
+        kind = type(effect)
+        if kind is effects.Start:
+            return self._start(effect.attempts)  # type: ignore[union-attr]
+        if kind is effects.Save:
+            return self._save(effect)  # type: ignore[arg-type]
+        if kind is effects.Cancel:
+            return self._cancel(effect)  # type: ignore[arg-type]
+        return self.session.look_up(effect)
 
     # Tasks
 
     def _start(self, attempts: Sequence[Attempt]) -> None:
-        alone = len(attempts) == 1 and not self.futures
-        if alone and self.session.is_inline(attempts[0]) and not attempts[0].node.callee.is_async:
+        if self.session.is_inline(attempts[0]) and not attempts[0].node.callee.is_async:
             self.inline = attempts[0]
             return
         for attempt in attempts:
@@ -130,14 +120,14 @@ class SyncDriver:
             elif self.futures.pop(attempt_or_none, None) is not None:
                 return attempt_or_none, outcome_of(arrived)
 
-    def _cancel(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
         stopped = []
-        for attempt in attempts:
+        for attempt in effect.attempts:
             future = self.futures.get(attempt)
             if future is None or future.done():
                 continue
             if isinstance(future, LoopFuture):
-                future.stop()
+                future.stop(effect.patience)
             elif not future.cancel():
                 continue
             del self.futures[attempt]
@@ -160,7 +150,3 @@ class SyncDriver:
 def _saver(session: Session) -> BaseCheckpointSaver:
     assert session.saver is not None
     return session.saver
-
-
-def _open(saver: BaseCheckpointSaver, effect: effects.Open) -> Any:
-    return saver.open(effect.thread_id, effect.namespace, effect.checkpoint_id, claims=effect.claims)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphkit.channels import BaseChannel
 from graphkit.engine.identity import task_id
@@ -60,8 +60,7 @@ def _scope_from(fields: dict[str, Any]) -> Scope:
     return Scope(**fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Which task this is: the parts its id is derived from."""
 
     checkpoint_id: str
@@ -79,7 +78,8 @@ class Attempt:
     """One try at a task: call the node with `arg`, then its branches.
 
     `state` is there for branches, which see the state with the node's own writes applied.
-    `failure` is set when the node has failed for good and its error handler is to be called.
+    `failure` is set when the node has failed for good and its error handler is to be called. `alone` says
+    that its superstep has no other task.
     """
 
     node: NodeSpec
@@ -91,6 +91,7 @@ class Attempt:
     number: int = 1
     state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any]] | None = None
     failure: BaseException | None = None
+    alone: bool = False
 
     def again(self, **changes: Any) -> Attempt:
         return replace(self, **changes)

@@ -23,6 +23,9 @@ from graphkit_checkpoint.serde import fingerprint
 BATCH_DELAY = 0.01
 """Seconds until a task that finished beside slower ones is recorded."""
 
+TIMEOUT_PATIENCE = 0.25
+"""Seconds that a coroutine which ran out of time has to end before its caller is told all the same."""
+
 BATCH_SIZE = 64
 """How many finished tasks are recorded at once, at the latest."""
 
@@ -45,28 +48,47 @@ class Recorder(Protocol):
 class Crew:
     """The tasks of one superstep at work: starting, retrying, timing out, recording."""
 
+    __slots__ = (
+        "asked",
+        "at",
+        "batch_due",
+        "failures",
+        "for_parent",
+        "live",
+        "program",
+        "request",
+        "retrying",
+        "run",
+        "single",
+        "tasks",
+        "timers",
+        "unrecorded",
+        "waiting",
+    )
+
     def __init__(self, run: Recorder) -> None:
         self.run = run
         self.program = run.program
         self.request = run.request
-        self.waiting: deque[Task] = deque(task for task in run.standing.tasks if task.runnable)
         self.tasks = run.standing.tasks
         self.at = run.standing.checkpoint_id or ""
-        self.single = len(run.standing.tasks) == 1
+        self.single = len(self.tasks) == 1
+        self.waiting = deque(task for task in self.tasks if task.runnable)
         self.live: dict[Attempt, Task] = {}
+        self.retrying: dict[Attempt, Task] = {}
         self.timers: list[tuple[float, int, Attempt, bool]] = []
         self.asked: list[Pending] = []
         self.failures: list[tuple[Task, Failed]] = []
         self.unrecorded: list[Task] = []
-        self.for_parent: Command[Any] | None = None
-        self.retrying: dict[Attempt, Task] = {}
+        self.for_parent: tuple[Command[Any], str] | None = None
         self.batch_due: float | None = None
 
     def work(self) -> Effects:
         """Until every started task has finished, asked or failed."""
         yield from self._start_waiting()
-        while self.live or self.timers:
-            reply = yield effects.Next(self._until())
+        while self.live or self.retrying:
+            until = self._until() if self.timers or self.batch_due is not None else None
+            reply = yield effects.ANY if until is None else effects.Next(until)
             if reply is None:
                 yield from self._clock()
             else:
@@ -76,7 +98,7 @@ class Crew:
                     yield from self._took(attempt, task, outcome)
             if self.waiting and not self.failures:
                 yield from self._start_waiting()
-            if self.unrecorded and (self.live or self.timers):
+            if self.unrecorded and (self.live or self.retrying):
                 yield from self._record_batch(len(self.unrecorded) >= BATCH_SIZE)
 
     # Starting
@@ -86,33 +108,35 @@ class Crew:
         room = len(self.waiting) if limit is None else limit - len(self.live)
         attempts = []
         while self.waiting and room > 0:
-            attempt = yield from self._attempt(self.waiting.popleft())
-            if attempt is not None:
-                attempts.append(attempt)
-                room -= 1
+            task = self.waiting.popleft()
+            attempt = self._attempt(task)
+            if attempt.node.cache is not None and (yield from self._cached(attempt, task)):
+                continue
+            attempts.append(attempt)
+            room -= 1
+            yield from self._enlist(attempt, task)
         if attempts:
             yield effects.Start(attempts)
 
-    def _attempt(self, task: Task) -> Effects:
-        run, spec = self.run, self.program.spec(task.name)
-        state = run.standing.state
-        arg = self._input(task, spec)
-        if spec.cache is not None:
-            found = yield effects.CacheGet(*self._cache_key(spec, arg))
-            if found is not None:
-                self._finish(task, output_of(found))
-                return None
-        attempt = Attempt(
+    def _attempt(self, task: Task) -> Attempt:
+        spec, state = self.program.spec(task.name), self.run.standing.state
+        return Attempt(
             spec,
-            arg,
+            self._input(task, spec),
             task.place,
             self.request.scope,
             self.program.words,
             {**self.request.answers, **task.answers} if self.request.answers else task.answers,
             state=(state.channels, state.view) if spec.branches else None,
+            alone=self.single,
         )
-        yield from self._enlist(attempt, task)
-        return attempt
+
+    def _cached(self, attempt: Attempt, task: Task) -> Effects:
+        """Reply: whether the task's output was found in the cache."""
+        found = yield effects.CacheGet(*self._cache_key(attempt.node, attempt.arg))
+        if found is not None:
+            self._finish(task, output_of(found))
+        return found is not None
 
     def _enlist(self, attempt: Attempt, task: Task) -> Effects:
         task.attempts += 1
@@ -121,18 +145,21 @@ class Crew:
             now: float = yield effects.NOW
             self._at(now + attempt.node.timeout, attempt, True)
         if "tasks" in self.request.listen:
-            event = TaskStarted(id=task.id, name=task.name, input=attempt.arg, step=self.run.standing.step + 1)
+            event = TaskStarted(
+                id=task.id, name=task.name, input=attempt.arg, step=self.run.standing.step + 1
+            )
             yield effects.Emit(event)
 
     def _input(self, task: Task, spec: NodeSpec) -> Any:
         if task.arg is not MISSING:
-            return spec.shape.coerce(task.arg)
+            return task.arg
         return spec.shape.of(self.run.standing.state.view, self.request.recursion_limit - self.run.steps)
 
     def _cache_key(self, spec: NodeSpec, arg: Any) -> tuple[str, str]:
         assert spec.cache is not None
         key = fingerprint(arg) if spec.cache.key_func is None else spec.cache.key_func(arg)
-        return f"{self.program.name}/{spec.name}/{spec.callee.name}", key if isinstance(key, str) else key.hex()
+        namespace = f"{self.program.name}/{spec.name}/{spec.callee.name}"
+        return namespace, key if isinstance(key, str) else key.hex()
 
     # Outcomes
 
@@ -147,7 +174,7 @@ class Crew:
             task.questions.update((question.id, (question, mark)) for question, mark in outcome.questions)
             self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
         elif type(outcome) is ForParent:
-            self.for_parent = outcome.command
+            self.for_parent = (outcome.command, task.name)
             task.output = Done([], [])
         else:
             assert isinstance(outcome, Failed)
@@ -197,13 +224,13 @@ class Crew:
             stopped: list[Attempt] = yield effects.Cancel(list(self.live))
             for attempt in stopped:
                 self.live.pop(attempt, None)
-        self.timers = [timer for timer in self.timers if timer[2] in self.live]
-        heapq.heapify(self.timers)
 
     # Time
 
     def _retry_later(self, attempt: Attempt, task: Task, policy: RetryPolicy) -> Effects:
-        wait = min(policy.max_interval, policy.initial_interval * policy.backoff_factor ** (attempt.number - 1))
+        wait = min(
+            policy.max_interval, policy.initial_interval * policy.backoff_factor ** (attempt.number - 1)
+        )
         if policy.jitter:
             # Spread by the task's id: as good as chance between tasks, and the same every time.
             wait *= 1 + int(task.id[:4], 16) / 0x20000
@@ -216,6 +243,8 @@ class Crew:
         heapq.heappush(self.timers, (due, id(attempt), attempt, is_timeout))
 
     def _until(self) -> float | None:
+        while self.timers and self.timers[0][2] not in self.live and self.timers[0][2] not in self.retrying:
+            heapq.heappop(self.timers)  # it was for an attempt that is over
         due = self.timers[0][0] if self.timers else None
         if self.batch_due is None:
             return due
@@ -238,7 +267,7 @@ class Crew:
         task = self.live.pop(attempt, None)
         if task is None:
             return
-        yield effects.Cancel((attempt,))
+        yield effects.Cancel((attempt,), patience=TIMEOUT_PATIENCE)
         error = NodeTimeoutError(
             f"node {task.name!r} ran longer than its timeout of {attempt.node.timeout} s; "
             f"a result that arrives later is refused"
@@ -255,10 +284,11 @@ class Crew:
             yield from self.run.flush()
             return
         if not due:
+            now: float = yield effects.NOW
             if self.batch_due is None:
-                now: float = yield effects.NOW
                 self.batch_due = now + BATCH_DELAY
-            return
+            if now < self.batch_due:
+                return
         self.batch_due = None
         done, self.unrecorded = self.unrecorded, []
         pending = [output_record(task, self.program.channels) for task in done]

@@ -15,7 +15,7 @@ from graphkit.engine.attempt import Attempt, Done, Failed, Place
 from graphkit.engine.prepare import Effects, Standing, reopen
 from graphkit.engine.program import Callee, NodeSpec, Program
 from graphkit.engine.request import Request
-from graphkit.engine.state import Changes, Entry, Plan, State
+from graphkit.engine.state import Changes, Entry, Plan, State, work_of
 from graphkit.engine.tasks import entries_of, make_tasks
 from graphkit.engine.updates import writes_of_input
 from graphkit.errors import InvalidUpdateError
@@ -61,11 +61,12 @@ class Editor:
         if request.checkpoint_id and saved is None:
             raise ValueError(f"thread {request.thread_id!r} has no checkpoint {request.checkpoint_id!r}")
         if saved is None:
-            self.standing = Standing(State(program, {}, None), [], -1, None, Tip())
+            self.standing = Standing(State(program, {}, None), [], -2, None, Tip())
             self.control: dict[str, Any] = {"next": [], "ran": []}
+            self.work: Any = None
         else:
             self.standing = reopen(program, saved, request.namespace)
-            self.control = dict(saved.checkpoint.control or {})
+            self.control, self.work = dict(saved.checkpoint.control), saved.checkpoint.work
 
     def superstep(self, updates: list[StateUpdate], now: float) -> Effects:
         if not updates:
@@ -76,21 +77,23 @@ class Editor:
         if special:
             self._special(special[0], now)
         elif len(updates) == 1 and updates[0].values is None and updates[0].as_node is None:
-            self._append("update", Changes(), self.control, now)
+            self._append("update", Changes(), self.control, self.work, now)
         else:
             yield from self._as_nodes(updates, now)
 
     def _special(self, update: StateUpdate, now: float) -> None:
         if update.as_node == INPUT:
             writes = writes_of_input(self.program, update.values)
-            control = {"next": [START], "ran": [], "input": [list(write) for write in writes]}
-            self._append("input", Changes(), control, now)
+            work = {"input": [list(write) for write in writes]}
+            self._append("input", Changes(), {"next": [START], "ran": []}, work, now)
         elif update.values is not None:
             raise InvalidUpdateError(f"an update as {update.as_node!r} takes no values; give None")
+        elif self.standing.checkpoint_id is None:
+            raise InvalidUpdateError(f"thread {self.request.thread_id!r} has no checkpoint to copy or to end")
         elif update.as_node == COPY:
-            self._append("fork", Changes(), self.control, now)
+            self._append("fork", Changes(), self.control, self.work, now)
         else:
-            self._append("update", Changes(), {"next": [], "ran": self.control.get("ran", [])}, now)
+            self._append("update", Changes(), {"next": [], "ran": self.control.get("ran", [])}, None, now)
 
     def _as_nodes(self, updates: list[StateUpdate], now: float) -> Effects:
         entries: list[Entry] = []
@@ -105,11 +108,9 @@ class Editor:
             siblings = [task for task in self.standing.tasks if task.name not in names]
             entries = entries_of(siblings, self.program) + entries
         state = self.standing.state
-        changes = self.standing.amended
-        changes.add(state.apply(entries))
-        self.standing.amended = Changes()
+        changes, self.standing.amended = self.standing.amended.add(state.apply(entries)), Changes()
         plan = state.follow(entries)
-        self._append("update", changes, state.control(plan, names), now, plan)
+        self._append("update", changes, state.control(plan, sorted(names)), work_of(plan), now, plan)
 
     def _spec(self, name: str) -> NodeSpec:
         if name != START and name not in self.program.nodes:
@@ -155,10 +156,17 @@ class Editor:
         return outcome
 
     def _append(
-        self, source: str, changes: Changes, control: dict[str, Any], now: float, plan: Plan | None = None
+        self,
+        source: str,
+        changes: Changes,
+        control: dict[str, Any],
+        work: Any,
+        now: float,
+        plan: Plan | None = None,
     ) -> None:
         standing = self.standing
-        step, parent = standing.step + 1, standing.checkpoint_id
+        first = -1 if source == "input" else 0
+        step, parent = max(first, standing.step + 1), standing.checkpoint_id
         new_id = identity.checkpoint_id(now, step, self.request.nonce, parent)
         self.checkpoints.append(
             Checkpoint(
@@ -169,13 +177,14 @@ class Editor:
                 now,
                 self.request.metadata,
                 control,
+                work,
                 changes.changed,
-                list(changes.cleared),
+                changes.cleared,
             )
         )
         standing.step, standing.checkpoint_id = step, new_id
         if plan is not None:
-            self.control = control
+            self.control, self.work = control, work
             standing.tasks = make_tasks(plan, new_id, self.request.namespace, step)
 
 

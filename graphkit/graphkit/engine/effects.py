@@ -56,12 +56,18 @@ class Next:
     until: float | None = None
 
 
+ANY: Final = Next()
+"""Wait for an outcome however long it takes."""
+
+
 @dataclass(slots=True)
 class Cancel:
     """Cancel attempts as far as they can be. Reply: those that were stopped, whose outcomes never come.
-    A blocking node that runs already goes on, and its outcome comes unless nobody waits for it any more."""
+    A blocking node that runs already goes on, and its outcome comes unless nobody waits for it any more.
+    `patience` is how many seconds to wait for coroutines to end."""
 
     attempts: Sequence[Attempt]
+    patience: float = 5.0
 
 
 @dataclass(slots=True)

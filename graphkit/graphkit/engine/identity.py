@@ -20,6 +20,11 @@ def checkpoint_id(now: float, step: int, nonce: str, parent_id: str | None) -> s
     return f"{moment:0{TIME_DIGITS}x}-{step + 1:0{STEP_DIGITS}x}-{nonce}"
 
 
+def unstored_id(nonce: str, step: int) -> str:
+    """Where a run without a saver stands: only its task ids depend on it."""
+    return f"{nonce}-{step}"
+
+
 def _moment(checkpoint_id: str | None) -> int:
     try:
         return int((checkpoint_id or "0")[:TIME_DIGITS], 16)

@@ -21,9 +21,24 @@ from graphkit.engine.events import CheckpointSaved, Halted, StateChanged
 from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, place
 from graphkit.engine.program import Program
 from graphkit.engine.request import End, Request, hit
-from graphkit.engine.state import Changes, preview, show
-from graphkit.engine.tasks import ANSWER, ERROR, Task, entries_of, error_record, make_tasks, output_record
-from graphkit.errors import GraphRecursionError, LeaseLostError, UnserializableStateError
+from graphkit.engine.state import Changes, State, preview, show, work_of
+from graphkit.engine.tasks import (
+    ANSWER,
+    ERROR,
+    Task,
+    entries_of,
+    error_record,
+    make_tasks,
+    output_record,
+    start_task,
+)
+from graphkit.errors import (
+    GraphkitError,
+    GraphRecursionError,
+    LeaseLostError,
+    StorageError,
+    UnserializableStateError,
+)
 from graphkit.types import Command
 from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending
 
@@ -36,9 +51,10 @@ def run(program: Program, request: Request) -> Generator[effects.Effect, Any, En
 class ParentCommand(BaseException):
     """Carries a `Command(graph=PARENT)` out of a nested graph to the task around it."""
 
-    def __init__(self, command: Command[Any]) -> None:
+    def __init__(self, command: Command[Any], node: str) -> None:
         super().__init__(command)
         self.command = command
+        self.node = node
 
 
 class Run:
@@ -135,8 +151,8 @@ class Run:
         crew = self.crew
         if crew is not None and crew.live:
             yield effects.Cancel(list(crew.live))
-        if isinstance(error, LeaseLostError):
-            return
+        if isinstance(error, (LeaseLostError, StorageError)):
+            return  # nothing more can be written; the claim ends with this run's token
         pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *crew.asked]
         at = crew.at if crew is not None else self.standing.checkpoint_id or ""
         try:
@@ -154,47 +170,52 @@ class Run:
         if crew.failures:
             yield from self._fail(crew)
         if crew.for_parent is not None:
-            raise ParentCommand(crew.for_parent)
+            raise ParentCommand(*crew.for_parent)
         if not all(task.finished for task in standing.tasks):
             return (yield from self._halt(crew))
-        now: float = yield effects.NOW
+        now: float = (yield effects.NOW) if self.request.stored else 0.0
         ran = standing.tasks
         checkpoint = self._advance(now, count=ran[0].name != self.program.entry.name)
         self.paused = self._breaks_after(ran) or self._breaks_before()
         over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
-        stale = [(task.id, ERROR, "") for task in ran if task.error is not None]
-        yield from self._save((checkpoint,), (), crew.at, forget=stale, release=over)
-        self._announce(checkpoint)
-        yield from self.flush()
+        if self.request.stored:
+            stale = [(task.id, ERROR, "") for task in ran if task.error is not None]
+            yield from self._save((checkpoint,), (), crew.at, forget=stale, release=over)
+        if self.request.listen:
+            self._announce(checkpoint)
+            yield from self.flush()
         return None
 
     def _advance(self, now: float, count: bool = True) -> Checkpoint:
         """Apply what the tasks wrote and plan what runs next; returns the checkpoint to commit."""
         standing, request = self.standing, self.request
+        state, step, parent = standing.state, standing.step + 1, standing.checkpoint_id
         entries = entries_of(standing.tasks, self.program)
-        changes = standing.amended
-        changes.add(standing.state.apply(entries))
-        plan = standing.state.follow(entries)
+        changes = state.apply(entries)
+        if standing.amended:
+            changes, standing.amended = standing.amended.add(changes), Changes()
+        plan = state.follow(entries)
         if not plan:
-            standing.state.finish(changes)
-        standing.amended = Changes()
-        step = standing.step + 1
-        new_id = identity.checkpoint_id(now, step, request.nonce, standing.checkpoint_id)
-        checkpoint = Checkpoint(
+            state.finish(changes)
+        if request.stored:
+            new_id = identity.checkpoint_id(now, step, request.nonce, parent)
+        else:
+            new_id = identity.unstored_id(request.nonce, step)
+        standing.step, standing.checkpoint_id = step, new_id
+        standing.tasks = make_tasks(plan, new_id, request.namespace, step)
+        self.steps += count
+        return Checkpoint(
             new_id,
-            standing.checkpoint_id,
+            parent,
             step,
             "loop",
             now,
             request.metadata,
-            standing.state.control(plan, [entry.name for entry in entries]),
+            state.control(plan, dict.fromkeys([entry.name for entry in entries])),
+            work_of(plan),
             changes.changed,
-            list(changes.cleared),
+            changes.cleared,
         )
-        standing.step, standing.checkpoint_id = step, new_id
-        standing.tasks = make_tasks(plan, new_id, request.namespace, step)
-        self.steps += count
-        return checkpoint
 
     def _halt(self, crew: Crew) -> Generator[effects.Effect, Any, End]:
         """Questions are open: record everything beside the checkpoint and stop."""
@@ -228,10 +249,12 @@ class Run:
         return [output_record(task, channels) for task in crew.unrecorded if task not in without]
 
     def _breaks_before(self) -> bool:
-        return any(hit(self.request.before, task.name) for task in self.standing.tasks)
+        names = self.request.before
+        return bool(names) and any(hit(names, task.name) for task in self.standing.tasks)
 
     def _breaks_after(self, ran: Sequence[Task]) -> bool:
-        return bool(self.standing.tasks) and any(hit(self.request.after, task.name) for task in ran)
+        names = self.request.after
+        return bool(names and self.standing.tasks) and any(hit(names, task.name) for task in ran)
 
     # Saving and showing
 
@@ -258,6 +281,9 @@ class Run:
                 return
             checkpoints = _squash(self.unsaved) if release else ()
         owns = not request.nested
+        self.active = True
+        if not (owns or checkpoints or pending or forget):
+            return
         commit = Commit(
             request.thread_id,
             request.namespace,
@@ -273,11 +299,14 @@ class Run:
         )
         try:
             yield effects.Save(commit, release or claims or request.durability != "async")
-        except UnserializableStateError as error:
-            raise self._explain(error, checkpoints) from error
+        except GraphkitError as error:
+            self.active = not claims
+            if isinstance(error, UnserializableStateError):
+                raise self._explain(error) from error
+            raise
         self.active = not release
 
-    def _explain(self, error: UnserializableStateError, checkpoints: Sequence[Checkpoint]) -> Exception:
+    def _explain(self, error: UnserializableStateError) -> Exception:
         """The storage's refusal with the names it cannot know: whose value it was."""
         channel, record = getattr(error, "channel", None), getattr(error, "record", None)
         if channel is not None:
@@ -305,13 +334,15 @@ class Run:
             self.held.append(Halted(interrupts=(), values=None))
 
     def _saved_event(self, checkpoint: Checkpoint) -> CheckpointSaved:
-        current = checkpoint.id == self.standing.checkpoint_id
-        state, tasks = self.standing.state, self.standing.tasks if current else ()
-        before = self.opening.saved.values if self.opening.saved else {}
+        state, tasks = self.standing.state, self.standing.tasks
+        if checkpoint.id != self.standing.checkpoint_id:
+            # The input's own checkpoint: the state as it was before.
+            state = State(self.program, self.opening.saved.values if self.opening.saved else {}, None)
+            tasks = [start_task(None, checkpoint.id, self.request.namespace, checkpoint.step)]
         return CheckpointSaved(
             checkpoint=checkpoint,
-            values=state.values() if current else dict(before),
-            next=tuple(task.name for task in tasks) if current else tuple(checkpoint.control["next"]),
+            values=state.values(),
+            next=tuple(task.name for task in tasks),
             tasks=tuple((task.id, task.name) for task in tasks),
         )
 
@@ -330,7 +361,7 @@ def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
     changes, last = Changes(), unsaved[-1]
     for checkpoint in unsaved:
         changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared)))
-    last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, list(changes.cleared)
+    last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, changes.cleared
     unsaved.clear()
     return [last]
 

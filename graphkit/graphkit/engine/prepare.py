@@ -65,30 +65,32 @@ class Prepared:
 def reopen(program: Program, saved: Saved, namespace: str, checkpoint_id: str | None = None) -> Standing:
     """Where a run stands at a stored checkpoint. With another `checkpoint_id` (a fork) nothing pending counts."""
     checkpoint = saved.checkpoint
-    control: Mapping[str, Any] = checkpoint.control or {}
+    control, work = checkpoint.control, checkpoint.work or {}
     state = State(program, saved.values, control)
     at = checkpoint_id or checkpoint.id
     pending = saved.pending if checkpoint_id is None else []
     standing = Standing(state, [], checkpoint.step, at, saved.tip)
-    plan = plan_of(control)
+    plan = plan_of(control, work)
     for record in pending:
         if record.kind == AMEND:
             amend(standing, plan, record.value["writes"], record.value["targets"])
-    if "input" in control:
-        standing.tasks = [_start(program, control, at, namespace, checkpoint.step)]
-        standing.tasks += make_tasks(Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step)
+    if "input" in work:
+        standing.tasks = [_start(program, work, at, namespace, checkpoint.step)]
+        standing.tasks += make_tasks(
+            Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step
+        )
     else:
         standing.tasks = make_tasks(plan, at, namespace, checkpoint.step)
     restore(standing.tasks, pending)
     return standing
 
 
-def _start(program: Program, control: Mapping[str, Any], at: str, namespace: str, step: int) -> Task:
+def _start(program: Program, work: Mapping[str, Any], at: str, namespace: str, step: int) -> Task:
     """The task that takes in the input; it is finished unless a conditional entry has to choose."""
-    task = start_task(dict(control["input"]), at, namespace, step)
-    goto = control.get("goto")
+    task = start_task(dict(work["input"]), at, namespace, step)
+    goto = work.get("goto")
     if goto is not None or not program.entry.branches:
-        task.output = Done([(key, value) for key, value in control["input"]], list(goto or ()))
+        task.output = Done([(key, value) for key, value in work["input"]], list(goto or ()))
         task.steered = goto is not None
     return task
 
@@ -152,19 +154,18 @@ class Preparation:
         saved, request = self.saved, self.request
         parent = saved.checkpoint.id if saved else None
         step = saved.checkpoint.step + 1 if saved else -1
-        control: dict[str, Any] = {
-            "next": [START],
-            "ran": [],
-            "input": [[key, value] for key, value in writes if self.program.channels[key].stored],
+        work: dict[str, Any] = {
+            "input": [[key, value] for key, value in writes if self.program.channels[key].stored]
         }
         if goto is not None:
-            control["goto"] = goto
+            work["goto"] = goto
         state = State(self.program, saved.values if saved else {}, None)
         standing = Standing(state, [], step, None, saved.tip if saved else Tip())
         prepared = Prepared(standing)
-        checkpoint = Checkpoint("", parent, step, "input", 0.0, request.metadata, control)
+        control = {"next": [START], "ran": []}
+        checkpoint = Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work)
         prepared.checkpoints.append(checkpoint)
-        live = {**control, "input": [[key, value] for key, value in writes]}
+        live = {**work, "input": [[key, value] for key, value in writes]}
         standing.tasks = [_start(self.program, live, "", request.namespace, step)]
         return prepared
 
@@ -183,9 +184,7 @@ class Preparation:
 
     def _fork(self, saved: Saved) -> Prepared:
         old = saved.checkpoint
-        copy = Checkpoint(
-            "", old.id, old.step + 1, "fork", 0.0, self.request.metadata, old.control
-        )
+        copy = Checkpoint("", old.id, old.step + 1, "fork", 0.0, self.request.metadata, old.control, old.work)
         standing = reopen(self.program, saved, self.request.namespace, checkpoint_id="-")
         return Prepared(standing, [copy], arriving=False)
 
@@ -264,8 +263,17 @@ class Preparation:
         self._record(prepared, routed.fresh)
         self._amend(prepared, writes, targets)
         if not (routed.fresh or routed.dropped or writes or targets):
+            if not self._at_head:
+                return (yield from self._current())
             prepared.idle = not self._retries(standing, bool(routed.repeated))
         return prepared
+
+    def _current(self) -> Effects:
+        """The thread as it is now: what an answer that was given before leads to."""
+        request = self.request
+        opening: Opening = yield effects.Open(request.thread_id, request.namespace, None)
+        assert opening.saved is not None
+        return Prepared(reopen(self.program, opening.saved, request.namespace), arriving=False, idle=True)
 
     def _check_elsewhere(self, question: str, value: Any) -> Effects:
         found = yield effects.FindAnswers(self.request.thread_id, question)

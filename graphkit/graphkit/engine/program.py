@@ -27,10 +27,9 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How state values become the object that a function receives.
+    """How state values become the object that a function receives: `of` picks them, `instance` makes it.
 
-    `keys` are the channels it may see (None: all), `build` makes the object from a dict (None: the dict
-    itself). `managed` adds values computed from the number of supersteps that are left.
+    `keys` are the channels it may see (None: all), `build` makes an instance of the schema from a dict. `managed` adds values computed from the number of supersteps that are left.
     """
 
     keys: tuple[str, ...] | None
@@ -47,13 +46,11 @@ class Shape:
             values = {key: view[key] for key in self.keys if key in view}
         for key, compute in self.managed.items():
             values[key] = compute(steps_left)
-        return values if self.build is None else self.build(values)
+        return values
 
-    def coerce(self, arg: Any) -> Any:
-        """A `Send`'s argument as the function expects it."""
-        if self.build is None or not isinstance(arg, dict):
-            return arg
-        return self.build(arg)
+    def instance(self, values: Any) -> Any:
+        """What the function receives: an instance of the schema; a `Send`'s own object stays as it is."""
+        return self.build(values) if self.build is not None and isinstance(values, dict) else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +114,7 @@ class Program:
     input_keys: frozenset[str]
     output: Shape
     words: Vocabulary
+    deferred: frozenset[str] = frozenset()
     unchecked_matching: bool = False
 
     def spec(self, name: str) -> NodeSpec:

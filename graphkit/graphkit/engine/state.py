@@ -47,12 +47,16 @@ class Changes:
     changed: dict[str, Any] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)
 
-    def add(self, later: Changes) -> None:
-        """What was done by both, one after the other."""
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.cleared)
+
+    def add(self, later: Changes) -> Changes:
+        """Make these the changes of both, one after the other."""
         for key in later.cleared:
             self.changed.pop(key, None)
         self.changed.update(later.changed)
         self.cleared = self.cleared.difference(later.changed) | later.cleared
+        return self
 
 
 class State:
@@ -60,10 +64,13 @@ class State:
 
     __slots__ = ("channels", "deferred", "joins", "program", "transient", "view")
 
-    def __init__(self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None
+    ) -> None:
         self.program = program
         self.channels = {
-            key: channel.from_checkpoint(values.get(key, MISSING)) for key, channel in program.channels.items()
+            key: channel.from_checkpoint(values.get(key, MISSING))
+            for key, channel in program.channels.items()
         }
         self.view: dict[str, Any] = {}
         self.transient: set[str] = set()
@@ -113,7 +120,9 @@ class State:
                 self._note(key, channel, changes)
         return changes
 
-    def _update(self, key: str, channel: BaseChannel[Any], values: list[Any], entries: Sequence[Entry]) -> bool:
+    def _update(
+        self, key: str, channel: BaseChannel[Any], values: list[Any], entries: Sequence[Entry]
+    ) -> bool:
         try:
             return channel.update(values)
         except Exception as error:
@@ -137,6 +146,8 @@ class State:
         """What runs after these tasks: their edges, branches and commands; deferred nodes when all is done."""
         names: set[str] = set()
         sends: list[Send] = []
+        if self.joins:
+            self._start_joins_anew({entry.name for entry in entries})
         for entry in entries:
             if entry.spec is not None:
                 names.update(entry.spec.successors)
@@ -153,9 +164,15 @@ class State:
     def _arrive(self, join: Join, source: str, names: set[str]) -> None:
         barrier = self._barrier(join)
         barrier.update((source,))
-        if barrier.consume():
-            del self.joins[join_key(join)]
+        if barrier.is_available():
             names.add(join.target)
+
+    def _start_joins_anew(self, ran: set[str]) -> None:
+        """A join is complete until its target has run, so that an edit before that does not open it again."""
+        for join in self.program.joins:
+            barrier = self.joins.get(join_key(join))
+            if barrier is not None and join.target in ran and barrier.is_available():
+                del self.joins[join_key(join)]
 
     def _barrier(self, join: Join) -> NamedBarrierValue:
         return self.joins.setdefault(
@@ -163,8 +180,9 @@ class State:
         )
 
     def _with_deferred(self, names: set[str], sends: list[Send]) -> Plan:
-        nodes = self.program.nodes
-        late = {name for name in names if name in nodes and nodes[name].defer}
+        if not self.program.deferred:
+            return Plan(sorted(names) if len(names) > 1 else list(names), sends)
+        late = self.program.deferred & names
         self.deferred.extend(sorted(late.difference(self.deferred)))
         names -= late
         if not names and not sends and self.deferred:
@@ -179,9 +197,7 @@ class State:
 
     def control(self, plan: Plan, ran: Iterable[str]) -> dict[str, Any]:
         """The engine's account for the checkpoint; as small as what is going on."""
-        control: dict[str, Any] = {"next": plan.names, "ran": sorted(set(ran))}
-        if plan.sends:
-            control["sends"] = plan.sends
+        control: dict[str, Any] = {"next": plan.names, "ran": list(ran)}
         if self.joins:
             control["joins"] = {key: sorted(barrier.seen) for key, barrier in self.joins.items()}
         if self.deferred:
@@ -234,5 +250,11 @@ def join_key(join: Join) -> str:
     return f"{'+'.join(sorted(join.sources))}:{join.target}"
 
 
-def plan_of(control: Mapping[str, Any]) -> Plan:
-    return Plan(list(control.get("next", ())), list(control.get("sends", ())))
+def plan_of(control: Mapping[str, Any], work: Mapping[str, Any] | None) -> Plan:
+    """What a checkpoint says runs next."""
+    return Plan(list(control.get("next", ())), list((work or {}).get("sends", ())))
+
+
+def work_of(plan: Plan) -> dict[str, Any] | None:
+    """The inputs that the plan brings along, for the checkpoint."""
+    return {"sends": plan.sends} if plan.sends else None

@@ -72,13 +72,11 @@ class Task:
         """What the task waits for, named questions after unnamed ones in the order they were asked."""
         if self.finished:
             return []
-        return [
-            interrupt for asked, (interrupt, _) in self.questions.items() if asked not in self.answers
-        ]
+        return [interrupt for asked, (interrupt, _) in self.questions.items() if asked not in self.answers]
 
     @property
     def runnable(self) -> bool:
-        return not self.finished and not self.open_questions
+        return self.output is None and not (self.questions and self.open_questions)
 
 
 def make_tasks(plan: Plan, checkpoint_id: str, namespace: str, step: int) -> list[Task]:

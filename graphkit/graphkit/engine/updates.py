@@ -84,7 +84,9 @@ def update_writes(update: Any, node: str, words: Vocabulary) -> list[Write]:
         return [(ROOT, update)]
     if isinstance(update, Mapping):
         return known_writes(update.items(), node, words)
-    if isinstance(update, (list, tuple)) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in update):
+    if isinstance(update, (list, tuple)) and all(
+        isinstance(pair, tuple) and len(pair) == 2 for pair in update
+    ):
         return known_writes(update, node, words)
     pairs = attribute_pairs(update)
     if pairs is None:
@@ -170,4 +172,3 @@ def command_parts(words: Vocabulary, command: Command[Any]) -> tuple[list[Write]
         raise InvalidUpdateError("a Command given to a graph addresses that graph; leave out graph=")
     writes = [] if command.update is None else update_writes(command.update, "Command", words)
     return writes, checked_targets(command.goto, "Command", words.nodes)
-

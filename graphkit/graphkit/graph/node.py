@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from graphkit.constants import RESERVED
-from graphkit.drivers.execute import callable_forms
 from graphkit.engine.program import Callee
 from graphkit.errors import InvalidGraphError
 from graphkit.runtime import INJECTED
@@ -50,13 +49,30 @@ def callee_of(action: Any, name: str, given: int = 1) -> Callee:
     return Callee(name, call, acall, _injections(call or acall, given))
 
 
+def callable_forms(function: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
+    """The blocking and the async form of what a user gave as a function; objects bring `invoke`/`ainvoke`."""
+    if hasattr(function, "invoke") and not inspect.isroutine(function):
+        return function.invoke, getattr(function, "ainvoke", None)
+    target = function
+    while hasattr(target, "func") and not inspect.isroutine(target):
+        target = target.func
+    is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+        getattr(target, "__call__", None)  # noqa: B004
+    )
+    return (None, function) if is_async else (function, None)
+
+
 def _injections(function: Any, given: int) -> tuple[str, ...]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return ()
     free = [p for i, p in enumerate(parameters) if i >= given or p.kind is inspect.Parameter.KEYWORD_ONLY]
-    fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    fixed = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    )
     return tuple(p.name for p in free if p.name in INJECTED and p.kind not in fixed)
 
 

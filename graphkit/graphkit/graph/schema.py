@@ -35,7 +35,9 @@ def fields_of(schema: Any) -> Fields:
     fields = Fields({}, {})
     for key, annotation in hints.items():
         if key in RESERVED:
-            raise InvalidGraphError(f"the state key {key!r} of {_name(schema)} is reserved; choose another name")
+            raise InvalidGraphError(
+                f"the state key {key!r} of {_name(schema)} is reserved; choose another name"
+            )
         value = _managed(annotation)
         if value is not None:
             fields.managed[key] = value.compute

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Executor
 from datetime import timedelta
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from graphkit.channels import BaseChannel, LastValue
 from graphkit.compiled import CompiledGraph
@@ -36,7 +35,16 @@ from graphkit_checkpoint.serde import register_annotations
 
 __all__ = ["StateGraph"]
 
-StateT = TypeVar("StateT")
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from typing_extensions import TypeVar
+
+    StateT = TypeVar("StateT", default=Any)
+else:
+    from typing import TypeVar
+
+    StateT = TypeVar("StateT")
 Retry = RetryPolicy | Sequence[RetryPolicy]
 Timeout = float | timedelta | TimeoutPolicy
 PathMap = Mapping[Hashable, str] | Sequence[str]
@@ -75,7 +83,7 @@ class StateGraph(Generic[StateT]):
 
     def __init__(
         self,
-        state_schema: type[StateT] | Any,
+        state_schema: type[StateT],
         context_schema: Any = None,
         *,
         input_schema: Any = None,
@@ -109,16 +117,10 @@ class StateGraph(Generic[StateT]):
 
     # Nodes
 
-    @overload
-    def add_node(self, node: Callable[..., Any], /, **options: Any) -> Self: ...
-
-    @overload
-    def add_node(self, node: str, action: Any, /, **options: Any) -> Self: ...
-
     def add_node(
         self,
-        node: Any,
-        action: Any = None,
+        node: str | Callable[..., Any] | CompiledGraph,
+        action: Callable[..., Any] | CompiledGraph | Any = None,
         *,
         defer: bool = False,
         metadata: dict[str, Any] | None = None,
@@ -150,7 +152,9 @@ class StateGraph(Generic[StateT]):
         subgraph = action if isinstance(action, CompiledGraph) else None
         self.nodes[name] = _Node(
             action=action,
-            callee=callee_of(action, name_of(action)) if subgraph is None else subgraph_callee(subgraph, self.channels),
+            callee=callee_of(action, name_of(action))
+            if subgraph is None
+            else subgraph_callee(subgraph, self.channels),
             input_schema=schema,
             destinations=tuple(destinations) if destinations is not None else declared_targets(action),
             subgraph=subgraph,
@@ -235,9 +239,7 @@ class StateGraph(Generic[StateT]):
         """The node that runs first: `add_edge(START, key)`."""
         return self.add_edge(START, key)
 
-    def set_conditional_entry_point(
-        self, path: Callable[..., Any], path_map: PathMap | None = None
-    ) -> Self:
+    def set_conditional_entry_point(self, path: Callable[..., Any], path_map: PathMap | None = None) -> Self:
         """Choose the first node from the input: `add_conditional_edges(START, path, path_map)`."""
         return self.add_conditional_edges(START, path, path_map)
 
@@ -270,7 +272,11 @@ class StateGraph(Generic[StateT]):
         Raises `InvalidGraphError` with all structural faults at once; warns of unreachable nodes.
         """
         check_structure(self._description())
-        if checkpointer is not None and checkpointer is not False and not isinstance(checkpointer, BaseCheckpointSaver):
+        if (
+            checkpointer is not None
+            and checkpointer is not False
+            and not isinstance(checkpointer, BaseCheckpointSaver)
+        ):
             raise TypeError(f"checkpointer must be a saver, False or None, not {checkpointer!r}")
         if interrupt_matching not in ("checked", "index"):
             raise ValueError(f"interrupt_matching must be 'checked' or 'index', not {interrupt_matching!r}")
@@ -357,6 +363,7 @@ class StateGraph(Generic[StateT]):
             input_keys=frozenset(fields_of(self.input_schema).channels),
             output=shape(self.output_schema),
             words=Vocabulary(frozenset(self.channels), frozenset(nodes)),
+            deferred=frozenset(key for key, node in nodes.items() if node.defer),
             unchecked_matching=unchecked,
         )
 

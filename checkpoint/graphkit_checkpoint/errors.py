@@ -44,7 +44,17 @@ class InvalidThreadIdError(GraphkitError, ValueError):
 
 
 class UnserializableStateError(GraphkitError, TypeError):
-    """A value cannot be stored exactly. Says where the value is; register its type or store plain data."""
+    """A value cannot be stored exactly. Says where the value is; register its type or store plain data.
+
+    `path` leads to the value inside what was to be stored, `type_name` is its type. What was to be stored is
+    a `channel`, or a `record` (kind, key) of the task `task_id`.
+    """
+
+    path: str = ""
+    type_name: str = ""
+    channel: str | None = None
+    record: tuple[str, str] | None = None
+    task_id: str | None = None
 
 
 class UnknownTypeError(GraphkitError, TypeError):

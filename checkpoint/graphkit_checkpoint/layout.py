@@ -119,7 +119,7 @@ def _value_row(rows: Rows, channel: str, version: str, value: Any) -> ValueRow:
     try:
         body = pack(value)
     except UnserializableStateError as error:
-        error.channel = channel  # type: ignore[attr-defined]
+        error.channel = channel
         raise
     return ValueRow(
         channel, version, 0, None, body, seal(body, rows.thread_id, rows.namespace, channel, version)
@@ -139,7 +139,7 @@ def _checkpoint_row(rows: Rows, checkpoint: Checkpoint, tip: Tip) -> CheckpointR
         metadata = pack(dict(checkpoint.metadata)) if checkpoint.metadata else None
         work = pack(dict(checkpoint.work)) if checkpoint.work else None
     except UnserializableStateError as error:
-        error.record = ("input or metadata", "")  # type: ignore[attr-defined]
+        error.record = ("input or metadata", "")
         raise
     body: bytes = _plain.pack(
         (
@@ -162,8 +162,8 @@ def _pending_row(rows: Rows, at: str, pending: Pending) -> PendingRow:
     try:
         body = pack(pending.value)
     except UnserializableStateError as error:
-        error.record = (pending.kind, pending.key)  # type: ignore[attr-defined]
-        error.task_id = pending.task_id  # type: ignore[attr-defined]
+        error.record = (pending.kind, pending.key)
+        error.task_id = pending.task_id
         raise
     row = (at, pending.task_id, pending.kind, pending.key)
     return PendingRow(*row, body, seal(body, rows.thread_id, rows.namespace, *row))

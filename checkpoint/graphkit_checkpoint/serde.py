@@ -29,7 +29,6 @@ import itertools
 import sys
 import types
 import typing
-import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta, timezone
@@ -41,7 +40,7 @@ from msgpack import ExtType, Packer, StackError, Timestamp, unpackb  # type: ign
 
 from graphkit_checkpoint.errors import CheckpointCorruptError, UnknownTypeError, UnserializableStateError
 
-__all__ = ["checksum", "fingerprint", "pack", "register_annotations", "register_type", "unpack"]
+__all__ = ["fingerprint", "pack", "register_annotations", "register_type", "unpack"]
 
 T = TypeVar("T")
 _Pair = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -137,15 +136,6 @@ def unpack(data: bytes) -> Any:
 def fingerprint(value: Any) -> str:
     """32 hex digits that are equal, in every process, for values equal in content and type."""
     return blake2b(pack(value), digest_size=16).hexdigest()
-
-
-def checksum(blob: bytes, *keys: str) -> int:
-    """CRC-32 of a stored value and the keys it is stored under, so that a swapped row shows as well."""
-    crc = len(keys)
-    for key in keys:
-        text = key.encode("utf-8", "surrogatepass")
-        crc = zlib.crc32(len(text).to_bytes(8, "little") + text, crc)
-    return zlib.crc32(blob, crc)
 
 
 def register_type(

@@ -32,7 +32,21 @@ __all__ = [
 ]
 
 V = TypeVar("V")
-MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+
+
+class _Missing:
+    """No value. There is one of it, in every process."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()
 
 
 class BaseChannel(ABC, Generic[V]):

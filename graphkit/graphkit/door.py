@@ -101,7 +101,7 @@ class Door:
         if concurrency is not None:
             positive_int(concurrency, "max_concurrency")
         program, options = self.setting.program, self.options
-        request = Request(
+        return Request(
             input=self.given,
             scope=self._scope(place, durability, emit, is_async),
             nonce=os.urandom(4).hex() if saver is not None or not nested else place["namespace"],
@@ -117,7 +117,6 @@ class Door:
             answers=self.frame.attempt.answers if self.frame else {},
             **place,
         )
-        return request
 
     def _own_place(self) -> dict[str, Any]:
         configurable = self.config.get("configurable", {})

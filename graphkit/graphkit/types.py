@@ -28,7 +28,7 @@ __all__ = [
     "StreamMode",
     "StreamWriter",
     "TimeoutPolicy",
-    "interrupt",
+    "interrupt",  # noqa: F822  (found by __getattr__ below)
 ]
 
 All = Literal["*"]

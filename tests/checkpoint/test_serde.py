@@ -49,7 +49,6 @@ from hypothesis import strategies as st
 
 from graphkit_checkpoint.errors import CheckpointCorruptError, UnknownTypeError, UnserializableStateError
 from graphkit_checkpoint.serde import (
-    checksum,
     fingerprint,
     pack,
     register_annotations,
@@ -1410,35 +1409,6 @@ def test_the_order_in_which_attributes_were_set_does_not_matter() -> None:
     one.text, one.tags, one.computed = 1, 2, 3
     other.computed, other.tags, other.text = 3, 2, 1
     assert pack(one) == pack(other)
-
-
-def test_a_checksum_is_the_crc_of_value_and_keys() -> None:
-    cases = [
-        (b"blob",),
-        (b"blo",),
-        (b"blob", ""),
-        (b"blob", "", ""),
-        (b"blob", "ab", "c"),
-        (b"blob", "a", "bc"),
-        (b"blob", "abc"),
-        (b"blob", "c", "ab"),
-        (bytes([4, 0, 0, 0, 0, 0, 0, 0]) + b"blob" + b"blob",),
-        (b"blob", "blob"),
-        (b"cblob", "ab"),
-        (b"blob", "ab\ud800", "c"),
-    ]
-    sums = [checksum(*case) for case in cases]  # type: ignore[arg-type]
-    assert len(set(sums)) == len(cases)
-    assert sums == [checksum(*case) for case in cases]  # type: ignore[arg-type]
-    assert all(0 <= number < 2**32 for number in sums)
-
-
-def test_every_flipped_bit_shows_in_the_checksum() -> None:
-    blob = pack({"a": [1, (2,)]})
-    right = checksum(blob, "thread", "channel")
-    for bit in range(8 * len(blob)):
-        damaged = (int.from_bytes(blob, "big") ^ (1 << bit)).to_bytes(len(blob), "big")
-        assert checksum(damaged, "thread", "channel") != right
 
 
 # --- threads, nesting of calls, imports -------------------------------------------------------------------

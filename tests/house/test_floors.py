@@ -115,7 +115,9 @@ def test_the_kernel_has_no_clock_chance_thread_or_io() -> None:
         f"{name}:{node.lineno} calls {node.func.id}"
         for name, tree in kernel
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"open", "print"}
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"open", "print"}
     ]
     assert found == []
 

@@ -306,17 +306,16 @@ class Run:
             raise
         self.active = not release
 
-    def _explain(self, error: UnserializableStateError) -> Exception:
+    def _explain(self, error: UnserializableStateError) -> UnserializableStateError:
         """The storage's refusal with the names it cannot know: whose value it was."""
-        channel, record = getattr(error, "channel", None), getattr(error, "record", None)
-        if channel is not None:
-            where = f"{self._writers(channel)} wrote to channel {channel!r}"
-        elif record is not None and record[0] == ANSWER:
-            where = f"the answer to question {record[1]!r}"
+        if error.channel is not None:
+            where = f"{self._writers(error.channel)} wrote to channel {error.channel!r}"
+        elif error.record is not None and error.record[0] == ANSWER:
+            where = f"the answer to question {error.record[1]!r}"
         else:
-            owner = getattr(error, "task_id", None)
-            names = [task.name for task in self.crew.tasks if task.id == owner] if self.crew else []
-            where = f"node {names[0]!r}" if names else "the run"
+            tasks = self.crew.tasks if self.crew is not None else []
+            names = [task.name for task in tasks if error.task_id in (None, task.id)]
+            where = f"node {', '.join(map(repr, names))}" if names else "the input"
         return UnserializableStateError(f"{where}: {error}")
 
     def _writers(self, channel: str) -> str:
@@ -373,9 +372,8 @@ def _wrote(task: Task, channel: str) -> bool:
 def _culprits(error: BaseException, crew: Crew) -> list[Task]:
     """The tasks whose output cannot be stored; the others' must not be lost with it."""
     cause = error.__cause__
-    channel, owner = getattr(cause, "channel", None), getattr(cause, "task_id", None)
-    return [
-        task
-        for task in crew.unrecorded
-        if (channel is not None and _wrote(task, channel)) or (owner is not None and task.id == owner)
-    ]
+    if not isinstance(cause, UnserializableStateError):
+        return []
+    if cause.channel is not None:
+        return [task for task in crew.unrecorded if _wrote(task, cause.channel)]
+    return [task for task in crew.unrecorded if task.id == cause.task_id]

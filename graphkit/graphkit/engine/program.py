@@ -29,7 +29,8 @@ class Vocabulary:
 class Shape:
     """How state values become the object that a function receives: `of` picks them, `instance` makes it.
 
-    `keys` are the channels it may see (None: all), `build` makes an instance of the schema from a dict. `managed` adds values computed from the number of supersteps that are left.
+    `keys` are the channels it may see (None: all), `build` makes an instance of the schema from a dict.
+    `managed` adds values computed from the number of supersteps that are left.
     """
 
     keys: tuple[str, ...] | None
@@ -40,10 +41,7 @@ class Shape:
     def of(self, view: Mapping[str, Any], steps_left: int = 0) -> Any:
         if self.is_root:
             return view.get(ROOT)
-        if self.keys is None:
-            values = dict(view)
-        else:
-            values = {key: view[key] for key in self.keys if key in view}
+        values = dict(view) if self.keys is None else {key: view[key] for key in self.keys if key in view}
         for key, compute in self.managed.items():
             values[key] = compute(steps_left)
         return values

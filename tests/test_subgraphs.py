@@ -1,0 +1,139 @@
+"""A graph inside a node, called or added as one: it pauses and resumes in place."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphkit import START, Command, StateGraph, interrupt
+from graphkit.types import RunnableConfig
+
+
+class Child(TypedDict, total=False):
+    word: str
+    answer: str
+
+
+class Parent(TypedDict, total=False):
+    word: str
+    answer: str
+    log: Annotated[list[str], operator.add]
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def child(ran: list[str]) -> Any:
+    def before(state: Child) -> Child:
+        ran.append("before")
+        return {"word": state["word"] + "!"}
+
+    def ask(state: Child) -> Child:
+        ran.append("ask")
+        return {"answer": interrupt(state["word"])}
+
+    return StateGraph(Child).add_sequence([before, ask]).add_edge(START, "before").compile()
+
+
+def around(child: Any, saver: Any = None) -> Any:
+    """The child as a node of a graph."""
+    return StateGraph(Parent).add_node("child", child).add_edge(START, "child").compile(checkpointer=saver)
+
+
+def test_a_called_graph_resumes_at_the_node_that_asked(
+    runner: Any, saver: Any, config: RunnableConfig, child: Any, ran: list[str]
+) -> None:
+    def parent(state: Parent) -> Parent:
+        ran.append("parent")
+        first = child.invoke({"word": "one"})["answer"]
+        own = interrupt("own")
+        second = child.invoke({"word": "two"})["answer"]
+        return {"log": [first, own, second]}
+
+    graph = StateGraph(Parent).add_node(parent).add_edge(START, "parent").compile(checkpointer=saver)
+    asked = []
+    result = runner.run(graph, {"log": []}, config)
+    for answer in ("1", "mine", "2"):
+        (question,) = result.interrupts
+        asked.append((question.value, question.node))
+        assert runner.get_state(graph, config).interrupts == (question,)
+        result = runner.run(graph, Command(resume={question.id: answer}), config)
+    assert asked == [("one!", "ask"), ("own", "parent"), ("two!", "ask")]
+    assert result.value["log"] == ["1", "mine", "2"]
+    assert ran.count("parent") == 4
+    assert ran.count("before") == 2, "a node of the called graph that has run does not run again"
+
+
+def test_a_graph_as_a_node_shares_the_keys_that_both_declare(
+    runner: Any, saver: Any, config: RunnableConfig, child: Any
+) -> None:
+    graph = around(child, saver)
+    runner.invoke(graph, {"word": "w", "log": ["kept"]}, config)
+    assert runner.invoke(graph, Command(resume="yes"), config) == {
+        "word": "w!",
+        "answer": "yes",
+        "log": ["kept"],
+    }
+
+
+def test_a_question_three_graphs_deep_is_answered_there(
+    runner: Any, saver: Any, reopen: Any, config: RunnableConfig, child: Any, ran: list[str]
+) -> None:
+    def stacked(saver: Any) -> Any:
+        return around(around(child), saver)
+
+    (question,) = runner.run(stacked(saver), {"word": "deep"}, config).interrupts
+    assert question.value == "deep!"
+    assert question.namespace.count("|") == 1
+    ran.clear()
+    assert runner.invoke(stacked(reopen(saver)), Command(resume="found"), config)["answer"] == "found"
+    assert ran == ["ask"]
+
+
+def test_parallel_graphs_ask_with_ids_of_their_own(
+    runner: Any, saver: Any, config: RunnableConfig, child: Any
+) -> None:
+    def call(word: str) -> Any:
+        return lambda state: {"log": [child.invoke({"word": word})["answer"]]}
+
+    builder = StateGraph(Parent)
+    for name in "ab":
+        builder.add_node(name, call(name)).add_edge(START, name)
+    graph = builder.compile(checkpointer=saver)
+    first, second = runner.run(graph, {"log": []}, config).interrupts
+    assert (first.value, second.value, first.id != second.id) == ("a!", "b!", True)
+    runner.invoke(graph, Command(resume={second.id: "B"}), config)
+    assert runner.invoke(graph, Command(resume={first.id: "A"}), config)["log"] == ["A", "B"]
+
+
+def test_without_a_saver_the_question_comes_out_all_the_same(runner: Any, child: Any) -> None:
+    shown = runner.invoke(around(child), {"word": "w"})
+    assert [question.value for question in shown["__interrupt__"]] == ["w!"]
+
+
+def test_an_error_in_a_called_graph_does_not_run_its_finished_nodes_again(
+    runner: Any, saver: Any, config: RunnableConfig
+) -> None:
+    runs: list[str] = []
+
+    def steady(state: Child) -> Child:
+        runs.append("steady")
+        return {"word": "w"}
+
+    def shaky(state: Child) -> Child:
+        runs.append("shaky")
+        if len(runs) < 3:
+            raise ConnectionError("line is down")
+        return {"answer": "up"}
+
+    inner = StateGraph(Child).add_sequence([steady, shaky]).add_edge(START, "steady").compile()
+    graph = around(inner, saver)
+    with pytest.raises(ConnectionError, match="line is down"):
+        runner.invoke(graph, {"word": ""}, config)
+    assert runner.invoke(graph, None, config)["answer"] == "up"
+    assert runs == ["steady", "shaky", "shaky"]

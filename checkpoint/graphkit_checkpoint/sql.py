@@ -68,6 +68,7 @@ thread_table = Table(
     Column("since", Float),
     Column("lease", Float),
     Column("expiry", Float),
+    sqlite_with_rowid=False,
 )
 
 checkpoint_table = Table(
@@ -81,6 +82,7 @@ checkpoint_table = Table(
     Column("step", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 value_table = Table(
@@ -316,7 +318,9 @@ class SqlSaver(BaseCheckpointSaver):
                 (statements.insert_checkpoint, rows.checkpoints),
                 (statements.insert_value, rows.values),
             ):
-                if found:
+                if len(found) == 1:  # the usual case; a list of one would cost the driver's slower way
+                    execute(sql, (thread_id, namespace, *found[0]))
+                elif found:
                     execute(sql, [(thread_id, namespace, *row) for row in found])
             self._write_pending(connection, rows)
 

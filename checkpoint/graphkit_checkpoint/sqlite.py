@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine
 from sqlalchemy import exc as sql_errors
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.pool import StaticPool
@@ -57,9 +57,9 @@ class SqliteSaver(SqlSaver):
         self._synchronous = synchronous
         if self._path:
             check_file(self._path, create)
+        self._borrowed = isinstance(location, sqlite3.Connection)
+        self._shared = isinstance(location, Engine)
         super().__init__(_engine_of(location, timeout), lease=lease)
-        event.listen(self.engine, "connect", self._configure)
-        event.listen(self.engine, "begin", _begin)
         self._set_up()
 
     @classmethod
@@ -87,13 +87,27 @@ class SqliteSaver(SqlSaver):
         """Create the tables. Done when the saver is made; calling it again is harmless."""
         self._set_up()
 
-    def _configure(self, connection: Any, record: object) -> None:
-        # SQLAlchemy's driver would begin transactions by itself, and never with a write lock.
-        connection.isolation_level = None
-        try:
-            connection.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
-        except sqlite3.DatabaseError as error:
-            raise translate(error, self._name) from error
+    def _connect(self) -> Connection:
+        """The saver's own connection, with transactions as it needs them.
+
+        No engine events are used for this: one listener would make every statement of the engine slower.
+        """
+        connection = self.engine.connect()
+        if self._shared:
+            connection.detach()  # what is set here is nobody else's business
+        driver: Any = connection.connection.driver_connection
+        # The driver would begin transactions by itself, and never with a write lock.
+        driver.isolation_level = None
+        driver.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
+        dialect: Any = connection.dialect
+        dialect.do_begin = _begin
+        return connection
+
+    def close(self) -> None:
+        if self._borrowed:
+            with self._lock:
+                self._connection = None
+        super().close()
 
     def _set_up(self) -> None:
         with self._transaction("read") as connection:
@@ -127,7 +141,7 @@ class SqliteSaver(SqlSaver):
         with self._lock:
             try:
                 if self._connection is None:
-                    self._connection = self.engine.connect()
+                    self._connection = self._connect()
                 connection = self._connection
                 connection.info["graphkit_mode"] = mode
                 transaction = connection.begin()
@@ -148,11 +162,12 @@ AsyncSqliteSaver = SqliteSaver
 """The same saver: every saver serves sync and async callers."""
 
 
-def _begin(connection: Connection) -> None:
-    # A write lock at once: a transaction that reads first and writes later can fail halfway through.
-    immediate = connection.info.get("graphkit_mode") == "write"
-    driver: Any = connection.connection.driver_connection
-    driver.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
+def _begin(connection: Any) -> None:
+    """Begin as the saver wants it; on other connections of the engine nothing is done, as before."""
+    mode = connection.info.get("graphkit_mode")
+    if mode is not None:
+        # A write lock at once: a transaction that reads first and writes later can fail halfway through.
+        connection.driver_connection.execute("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
 
 
 def _engine_of(location: Location, timeout: float) -> Engine:

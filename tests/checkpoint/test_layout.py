@@ -158,9 +158,10 @@ def test_damage_anywhere_in_a_file_is_an_error_with_thread_and_checkpoint(
     writer.commit(point(1, k="w"), at="c0001", pending=[Pending("task", "output", "x", [1])])
     saver.close()
     with sqlite3.connect(path) as database:
-        row = f"(SELECT max(rowid) FROM {table})"
-        (value,) = database.execute(f"SELECT {column} FROM {table} WHERE rowid = {row}").fetchone()
-        database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = {row}", (damaged(value),))
+        newest = {"graphkit_checkpoint": "id", "graphkit_value": "version", "graphkit_write": "checkpoint_id"}[table]
+        row = f"{newest} = (SELECT max({newest}) FROM {table})"
+        (value,) = database.execute(f"SELECT {column} FROM {table} WHERE {row}").fetchone()
+        database.execute(f"UPDATE {table} SET {column} = ? WHERE {row}", (damaged(value),))
     database.close()
     again = SqliteSaver(path)
     with pytest.raises(CheckpointCorruptError, match=r"'c0001'.*'t'"):

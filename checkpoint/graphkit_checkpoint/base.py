@@ -60,6 +60,13 @@ class BaseCheckpointSaver(ABC):
     def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
         """The pending records of this kind and key at any checkpoint of the root namespace, newest first."""
 
+    @abstractmethod
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread with everything that belongs to it; an unknown one is no error.
+
+        Raises `ConcurrentUpdateError` while a run owns it.
+        """
+
     def close(self) -> None:
         """Release files and threads. Using the saver afterwards is an error."""
         if self._worker is not None:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost
+from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost, refuse_busy
 from graphkit_checkpoint.layout import (
     CheckpointRow,
     PendingRow,
@@ -91,6 +91,12 @@ class InMemorySaver(BaseCheckpointSaver):
                 for row in stored.pending[checkpoint_id].values()
                 if row.kind == kind and row.key == key
             ]
+
+    def delete_thread(self, thread_id: str) -> None:
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            refuse_busy(thread_id, thread.state.holder if thread else None)
+            self._threads.pop(thread_id, None)
 
     def write(self, rows: Rows) -> None:
         with self._lock:

@@ -33,7 +33,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.sql.expression import ClauseElement
 
-from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost
+from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost, refuse_busy
 from graphkit_checkpoint.errors import StorageCorruptError
 from graphkit_checkpoint.layout import (
     CheckpointRow,
@@ -323,6 +323,13 @@ class SqlSaver(BaseCheckpointSaver):
                 elif found:
                     execute(sql, [(thread_id, namespace, *row) for row in found])
             self._write_pending(connection, rows)
+
+    def delete_thread(self, thread_id: str) -> None:
+        with self._transaction("write") as connection:
+            state = self._thread(connection, thread_id, "")
+            refuse_busy(thread_id, state.holder if state else None)
+            for table in (pending_table, value_table, checkpoint_table, thread_table):
+                connection.execute(delete(table).where(table.c.thread_id == thread_id))
 
     def _write_pending(self, connection: Connection, rows: Rows) -> None:
         this = (rows.thread_id, rows.namespace)

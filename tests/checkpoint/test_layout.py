@@ -115,6 +115,19 @@ def test_pending_records_are_replaced_and_forgotten(saver: BaseCheckpointSaver) 
     assert [(record.kind, record.value) for record in found.pending] == [("question", "second")]
 
 
+def test_a_deleted_thread_is_gone_and_a_running_one_stays(saver: BaseCheckpointSaver) -> None:
+    other, writer = Writer(saver, "other"), Writer(saver)
+    other.commit(point(0, k=1), claims=True, release=True)
+    writer.commit(point(0, k=1), claims=True)
+    with pytest.raises(ConcurrentUpdateError, match="'t'"):
+        saver.delete_thread("t")
+    writer.commit(release=True, at="c0000", pending=[Pending("task", "output", "", 1)])
+    saver.delete_thread("t")
+    saver.delete_thread("never there")
+    assert (saver.load("t"), saver.thread("t"), saver.checkpoint_ids("t")) == (None, None, [])
+    assert saver.checkpoint_ids("other") == ["c0000"]
+
+
 def test_every_flipped_bit_changes_the_seal() -> None:
     body = b"some stored value"
     right = seal(body, "thread", "", "channel", 7, None)
@@ -158,7 +171,11 @@ def test_damage_anywhere_in_a_file_is_an_error_with_thread_and_checkpoint(
     writer.commit(point(1, k="w"), at="c0001", pending=[Pending("task", "output", "x", [1])])
     saver.close()
     with sqlite3.connect(path) as database:
-        newest = {"graphkit_checkpoint": "id", "graphkit_value": "version", "graphkit_write": "checkpoint_id"}[table]
+        newest = {
+            "graphkit_checkpoint": "id",
+            "graphkit_value": "version",
+            "graphkit_write": "checkpoint_id",
+        }[table]
         row = f"{newest} = (SELECT max({newest}) FROM {table})"
         (value,) = database.execute(f"SELECT {column} FROM {table} WHERE {row}").fetchone()
         database.execute(f"UPDATE {table} SET {column} = ? WHERE {row}", (damaged(value),))

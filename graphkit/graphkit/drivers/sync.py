@@ -47,7 +47,9 @@ class SyncDriver:
                     reply = yield effect.event  # type: ignore[union-attr]
                     continue
                 try:
-                    if kind is effects.Next:
+                    if self.inline is not None and kind is effects.Next:
+                        reply = self._run_inline()
+                    elif kind is effects.Next:
                         reply = yield from self._next(effect.until)  # type: ignore[union-attr]
                     else:
                         reply = self._obey(effect)
@@ -105,10 +107,12 @@ class SyncDriver:
             return pool.submit(contextvars.copy_context().run, execute, attempt)
         return pool.submit(execute, attempt)
 
+    def _run_inline(self) -> Reply:
+        attempt, self.inline = self.inline, None
+        assert attempt is not None
+        return attempt, contextvars.copy_context().run(execute, attempt)
+
     def _next(self, until: float | None) -> Generator[Any, None, Reply | None]:
-        if self.inline is not None:
-            attempt, self.inline = self.inline, None
-            return attempt, contextvars.copy_context().run(execute, attempt)
         while True:
             try:
                 left = None if until is None else max(0.0, until - time.time())

@@ -73,7 +73,7 @@ class Crew:
         self.tasks = run.standing.tasks
         self.at = run.standing.checkpoint_id or ""
         self.single = len(self.tasks) == 1
-        self.waiting = deque(task for task in self.tasks if task.runnable)
+        self.waiting = deque([task for task in self.tasks if task.runnable])
         self.live: dict[Attempt, Task] = {}
         self.retrying: dict[Attempt, Task] = {}
         self.timers: list[tuple[float, int, Attempt, bool]] = []

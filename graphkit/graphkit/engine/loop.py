@@ -45,7 +45,7 @@ from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending
 
 def run(program: Program, request: Request) -> Generator[effects.Effect, Any, End]:
     """One run of a graph. Returns its `End`; raises what a node raised, and the errors of a wrong input."""
-    return (yield from Run(program, request).run())
+    return Run(program, request).run()
 
 
 class ParentCommand(BaseException):
@@ -84,19 +84,16 @@ class Run:
         if prepared.idle:
             return self._end()
         try:
-            return (yield from self._claimed(prepared))
+            yield from self._enter(prepared)
+            while self.standing.tasks and not self.paused:
+                self._check_limit()
+                end = yield from self._superstep()
+                if end is not None:
+                    return end
         except BaseException as error:
             if self.active:
                 yield from self._give_back(error)
             raise
-
-    def _claimed(self, prepared: Prepared) -> Generator[effects.Effect, Any, End]:
-        yield from self._enter(prepared)
-        while self.standing.tasks and not self.paused:
-            self._check_limit()
-            end = yield from self._superstep()
-            if end is not None:
-                return end
         return self._end()
 
     # Beginning and ending

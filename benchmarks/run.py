@@ -7,6 +7,7 @@ itself is done by measure.py in that environment, with graphkit taken from the s
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -52,6 +53,8 @@ def measure(python: Path, pairs: int) -> Iterator[dict[str, Any]]:
     paths = os.pathsep.join(str(source) for source in SOURCES)
     command = [str(python), str(HERE / "measure.py"), "--pairs", str(pairs)]
     environment = {**os.environ, "PYTHONPATH": paths}
+    for source in SOURCES:
+        compileall.compile_dir(source, quiet=1)  # as pip does with the peer
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -311,6 +311,16 @@ def test_none_on_an_unknown_thread(runner: Runner, build: Build, config: Runnabl
     assert runner.history(graph, config) == []
 
 
+def test_checkpoints_made_later_sort_later_also_when_they_fork_an_old_one(
+    runner: Runner, ran: Any, config: RunnableConfig
+) -> None:
+    old = past(runner, ran, config, "b").config
+    made = [ids(runner.update_state(ran, old, log(f"{number}"), as_node="a")) for number in range(40)]
+    history = [ids(snapshot.config) for snapshot in runner.history(ran, config)]
+    assert history[:40] == made[::-1]
+    assert made == sorted(made)
+
+
 # Writing
 
 

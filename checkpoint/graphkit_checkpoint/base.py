@@ -41,12 +41,11 @@ class BaseCheckpointSaver(ABC):
         self._worker_lock = threading.Lock()
 
     @abstractmethod
-    def load(self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None) -> Saved | None:
-        """The checkpoint (default: the head), or None. Raises `CheckpointCorruptError`, `StorageError`s."""
-
-    @abstractmethod
-    def thread(self, thread_id: str) -> ThreadState | None:
-        """The thread row, or None for an unknown thread."""
+    def find(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> tuple[ThreadState | None, Saved | None]:
+        """The thread's row and the checkpoint (default: the head), both as of one moment; None for what there
+        is not. Raises `CheckpointCorruptError`, `StorageError`s."""
 
     @abstractmethod
     def write(self, rows: Rows) -> None:
@@ -76,14 +75,16 @@ class BaseCheckpointSaver(ABC):
         self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None, claims: bool = True
     ) -> Opening:
         """`load` for a run that will write. With `claims`, raises `ConcurrentUpdateError` if it is owned."""
-        # The thread is read first: whatever changes after that makes the claim fail, never succeed wrongly.
-        thread = self.thread(thread_id)
-        saved = None if thread is None else self.load(thread_id, namespace, checkpoint_id)
-        thread = saved.thread if saved else thread
+        # The claim compares with what was seen here, so a later change makes it fail.
+        thread, saved = self.find(thread_id, namespace, checkpoint_id)
         holder = thread.holder if thread else None
         if claims:
             refuse_busy(thread_id, holder)
         return Opening(thread, saved, holder is not None)
+
+    def load(self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None) -> Saved | None:
+        """The checkpoint (default: the head), or None."""
+        return self.find(thread_id, namespace, checkpoint_id)[1]
 
     def commit(self, commit: Commit) -> None:
         """Encode and write. Raises `UnserializableStateError` before anything is written,

@@ -61,7 +61,7 @@ class PendingRow(NamedTuple):
     checksum: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Rows:
     """One commit, encoded. `holder` is the owner from this commit on."""
 

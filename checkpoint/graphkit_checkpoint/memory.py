@@ -57,21 +57,18 @@ class InMemorySaver(BaseCheckpointSaver):
     ) -> None:
         self.close()
 
-    def thread(self, thread_id: str) -> ThreadState | None:
+    def find(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> tuple[ThreadState | None, Saved | None]:
         with self._lock:
             thread = self._threads.get(thread_id)
-            return None if thread is None else _copy(thread.state)
-
-    def load(self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None) -> Saved | None:
-        with self._lock:
-            thread = self._threads.get(thread_id)
-            stored = thread.namespaces.get(namespace) if thread else None
-            if thread is None or stored is None:
-                return None
-            row = stored.checkpoints.get(checkpoint_id or stored.head or "")
-            if row is None:
-                return None
-            return _open(thread_id, namespace, _copy(thread.state), stored, row)
+            if thread is None:
+                return None, None
+            state, stored = _copy(thread.state), thread.namespaces.get(namespace)
+            row = stored.checkpoints.get(checkpoint_id or stored.head or "") if stored else None
+            if stored is None or row is None:
+                return state, None
+            return state, _open(thread_id, namespace, state, stored, row)
 
     def checkpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
         with self._lock:

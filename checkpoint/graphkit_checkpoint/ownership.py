@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import threading
 import time
 from typing import NamedTuple
@@ -59,6 +58,8 @@ def _process_prefix(pid: int) -> str:
 @functools.cache
 def _host() -> str:
     """This kernel and this pid namespace: a pid means nothing outside of it."""
+    import socket
+
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()

@@ -9,7 +9,7 @@ from typing import Any
 from graphkit_checkpoint.ownership import Holder
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Tip:
     """Where a checkpoint stands in storage: which version of each channel it sees.
 
@@ -22,7 +22,7 @@ class Tip:
     weight: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Checkpoint:
     """The state after one superstep, as a difference to its parent.
 
@@ -43,7 +43,7 @@ class Checkpoint:
     cleared: Collection[str] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Pending:
     """A record beside a checkpoint: something of the unfinished superstep that follows it.
 
@@ -56,7 +56,7 @@ class Pending:
     value: Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ThreadState:
     """The thread row: `head` is the latest checkpoint's id, `epoch` counts commits, `holder` owns it."""
 
@@ -65,7 +65,7 @@ class ThreadState:
     holder: Holder | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Saved:
     """One checkpoint as loaded: complete `values`, its pending records, and the thread it belongs to."""
 
@@ -76,7 +76,7 @@ class Saved:
     tip: Tip
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Commit:
     """One atomic write.
 
@@ -98,7 +98,7 @@ class Commit:
     forget: Sequence[tuple[str, str, str]] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Opening:
     """What a run finds when it wants to write to a thread.
 

@@ -26,7 +26,6 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -111,9 +110,6 @@ pending_table = Table(
     Column("checksum", BigInteger, nullable=False),
 )
 
-CHUNK = 200
-"""How many keys one IN list takes; SQLite allows 999 variables in its oldest supported form."""
-
 
 class Statements:
     """The hot path's statements as text of one dialect. Values are given in the order of the columns."""
@@ -138,8 +134,23 @@ class Statements:
         this = (thread.thread_id == bindparam("b_thread"), thread.namespace == bindparam("b_namespace"))
         self.claim = text(step.where(*this, thread.epoch == bindparam("b_epoch")))
         self.hold = text(step.where(*this, thread.owner == bindparam("b_token")))
+        state = (thread.head, thread.epoch, thread.owner, thread.since, thread.lease)
+        self.select_thread = text(select(*state).where(*this))
+        self.select_checkpoint = text(_select(checkpoint_table, 3))
+        chain = checkpoint_table.c.id.between(bindparam("b_base"), bindparam("b_id"))
+        self.select_chain = text(_select(checkpoint_table, 2).where(chain))
+        self.select_value = text(_select(value_table, 4))
+        self.select_pending = text(
+            _select(pending_table, 3).order_by(*list(pending_table.primary_key.columns))
+        )
         keys = (column == bindparam(f"b_{column.name}") for column in pending_table.primary_key.columns)
         self.delete_pending = text(delete(pending_table).where(*keys))
+
+
+def _select(table: Table, keys: int) -> Any:
+    """The columns after thread and namespace, of the rows with these values of the first `keys` key columns."""
+    columns = list(table.primary_key.columns)[:keys]
+    return select(*list(table.c)[2:]).where(*(column == bindparam(f"b_{column.name}") for column in columns))
 
 
 def _upsert(engine: Engine, table: Table, replaced: Sequence[str]) -> ClauseElement:
@@ -191,23 +202,21 @@ class SqlSaver(BaseCheckpointSaver):
 
     # Reading
 
-    def thread(self, thread_id: str) -> ThreadState | None:
-        with self._transaction("read") as connection:
-            return self._thread(connection, thread_id, "")
-
-    def load(self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None) -> Saved | None:
+    def find(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> tuple[ThreadState | None, Saved | None]:
         with self._transaction("read") as connection:
             root = self._thread(connection, thread_id, "")
             state = self._thread(connection, thread_id, namespace) if namespace else root
             if root is None or state is None:
-                return None
+                return root, None
             wanted = checkpoint_id or state.head
             row = self._checkpoint(connection, thread_id, namespace, wanted) if wanted else None
             if row is None:
                 if wanted and not checkpoint_id:
                     raise corrupt(thread_id, wanted, "the thread's head is missing")
-                return None
-            return self._open(connection, thread_id, namespace, root, row)
+                return root, None
+            return root, self._open(connection, thread_id, namespace, root, row)
 
     def checkpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
         table = checkpoint_table.c
@@ -227,22 +236,17 @@ class SqlSaver(BaseCheckpointSaver):
         return [open_pending(thread_id, "", PendingRow(*row)) for row in rows]
 
     def _thread(self, connection: Connection, thread_id: str, namespace: str) -> ThreadState | None:
-        table = thread_table.c
-        query = select(table.head, table.epoch, table.owner, table.since, table.lease).where(
-            table.thread_id == thread_id, table.namespace == namespace
-        )
-        row = connection.execute(query).one_or_none()
+        row = connection.exec_driver_sql(self._statements.select_thread, (thread_id, namespace)).one_or_none()
         if row is None:
             return None
-        holder = Holder(row.owner, row.since, row.lease) if row.owner is not None else None
-        return ThreadState(row.head, row.epoch, holder)
+        head, epoch, owner, since, lease = row
+        return ThreadState(head, epoch, Holder(owner, since, lease) if owner is not None else None)
 
     def _checkpoint(
         self, connection: Connection, thread_id: str, namespace: str, checkpoint_id: str
     ) -> CheckpointRow | None:
-        row = connection.execute(
-            _checkpoint_query(thread_id, namespace).where(checkpoint_table.c.id == checkpoint_id)
-        ).one_or_none()
+        key = (thread_id, namespace, checkpoint_id)
+        row = connection.exec_driver_sql(self._statements.select_checkpoint, key).one_or_none()
         return None if row is None else CheckpointRow(*row)
 
     def _open(
@@ -252,10 +256,11 @@ class SqlSaver(BaseCheckpointSaver):
         bodies = {row.id: (row.parent_id, own)}
         if own.versions is None:
             # Ids sort by time, so this range holds the chain; other branches in it are passed over.
-            table = checkpoint_table.c
-            query = _checkpoint_query(thread_id, namespace).where(table.id >= row.base_id, table.id < row.id)
-            for found in map(CheckpointRow._make, connection.execute(query)):
-                bodies[found.id] = (found.parent_id, open_checkpoint(thread_id, namespace, found))
+            key = (thread_id, namespace, row.base_id, row.id)
+            for found in connection.exec_driver_sql(self._statements.select_chain, key):
+                other = CheckpointRow(*found)
+                if other.id != row.id:
+                    bodies[other.id] = (other.parent_id, open_checkpoint(thread_id, namespace, other))
         tip = resolve_tip(thread_id, row, bodies)
         values = self._values(connection, thread_id, namespace, row.id, tip.versions)
         pending = self._pending(connection, thread_id, namespace, row.id)
@@ -269,40 +274,21 @@ class SqlSaver(BaseCheckpointSaver):
         checkpoint_id: str,
         versions: dict[str, str],
     ) -> dict[str, Any]:
-        table = value_table.c
-        columns = (table.channel, table.version, table.kind, table.previous, table.body, table.checksum)
-        keys = list(versions.items())
-        values = dict.fromkeys(versions)
-        found = 0
-        for start in range(0, len(keys), CHUNK):
-            query = select(*columns).where(
-                table.thread_id == thread_id,
-                table.namespace == namespace,
-                tuple_(table.channel, table.version).in_(keys[start : start + CHUNK]),
-            )
-            for row in map(ValueRow._make, connection.execute(query)):
-                values[row.channel] = open_value(thread_id, namespace, checkpoint_id, row)
-                found += 1
-        if found != len(keys):
-            raise corrupt(thread_id, checkpoint_id, f"{len(keys) - found} of its values are missing")
+        values = {}
+        for key in versions.items():
+            found = connection.exec_driver_sql(self._statements.select_value, (thread_id, namespace, *key))
+            row = found.one_or_none()
+            if row is None:
+                raise corrupt(thread_id, checkpoint_id, f"version {key[1]} of channel {key[0]!r} is missing")
+            values[key[0]] = open_value(thread_id, namespace, checkpoint_id, ValueRow(*row))
         return values
 
     def _pending(
         self, connection: Connection, thread_id: str, namespace: str, checkpoint_id: str
     ) -> list[Pending]:
-        table = pending_table.c
-        query = (
-            select(table.checkpoint_id, table.task_id, table.kind, table.key, table.body, table.checksum)
-            .where(
-                table.thread_id == thread_id,
-                table.namespace == namespace,
-                table.checkpoint_id == checkpoint_id,
-            )
-            .order_by(table.task_id, table.kind, table.key)
-        )
-        return [
-            open_pending(thread_id, namespace, PendingRow(*row)) for row in connection.execute(query).all()
-        ]
+        key = (thread_id, namespace, checkpoint_id)
+        rows = connection.exec_driver_sql(self._statements.select_pending, key).all()
+        return [open_pending(thread_id, namespace, PendingRow(*row)) for row in rows]
 
     # Writing
 
@@ -374,16 +360,3 @@ class SqlSaver(BaseCheckpointSaver):
         if done.rowcount == 0:
             values = (rows.thread_id, rows.namespace, rows.head, 0, None, None, None, None)
             connection.exec_driver_sql(self._statements.insert_thread, values)
-
-
-def _checkpoint_query(thread_id: str, namespace: str) -> Any:
-    table = checkpoint_table.c
-    columns: Sequence[Any] = (
-        table.id,
-        table.parent_id,
-        table.base_id,
-        table.step,
-        table.body,
-        table.checksum,
-    )
-    return select(*columns).where(table.thread_id == thread_id, table.namespace == namespace)

@@ -10,11 +10,9 @@ from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
-from graphkit import snapshot
 from graphkit.constants import INTERRUPT
 from graphkit.door import Breakpoints, Door, Options, Setting, check_nodes, merged, positive_int
 from graphkit.drivers.session import Kernel
-from graphkit.engine.edit import edit
 from graphkit.engine.loop import ParentCommand, run
 from graphkit.engine.program import Program
 from graphkit.engine.request import End, Names
@@ -336,6 +334,8 @@ class CompiledGraph:
         return self.checkpointer, (thread_id, namespace, configurable.get("checkpoint_id"))
 
     def _snapshot(self, saved: Saved | None, where: tuple[str, str, str | None]) -> StateSnapshot:
+        from graphkit import snapshot
+
         thread_id, namespace, checkpoint_id = where
         if saved is None:
             return snapshot.unknown(config_at(thread_id, checkpoint_id, namespace))
@@ -400,6 +400,8 @@ class CompiledGraph:
         return Door(self._setting, None, config, Options())
 
     def _edit(self, door: Door, supersteps: Sequence[Sequence[StateUpdate]], is_async: bool) -> Kernel:
+        from graphkit.engine.edit import edit
+
         if not supersteps:
             raise ValueError("no supersteps were given; give a list of lists of StateUpdate")
         return edit(self.program, door.request(QUIET, None, is_async), supersteps)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Breakpoints = Sequence[str] | Literal["*"] | None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Options:
     """What a caller may say of one run, besides its input and config."""
 
@@ -37,7 +37,7 @@ class Options:
     executor: Executor | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Setting:
     """What a compiled graph brings to every run of it."""
 

@@ -77,7 +77,7 @@ def test_a_row_lists_what_changed_not_what_is_there() -> None:
 
 def test_the_claim_goes_to_one_and_the_others_are_told(saver: BaseCheckpointSaver) -> None:
     Writer(saver).commit(point(0), claims=True, release=True)
-    seen = saver.thread("t")
+    seen, _ = saver.find("t")
     winner, loser = Writer(saver), Writer(saver)
     winner.commit(point(1), claims=True, acquire=seen)
     with pytest.raises(ConcurrentUpdateError, match="'t'"):
@@ -124,7 +124,7 @@ def test_a_deleted_thread_is_gone_and_a_running_one_stays(saver: BaseCheckpointS
     writer.commit(release=True, at="c0000", pending=[Pending("task", "output", "", 1)])
     saver.delete_thread("t")
     saver.delete_thread("never there")
-    assert (saver.load("t"), saver.thread("t"), saver.checkpoint_ids("t")) == (None, None, [])
+    assert (saver.find("t"), saver.checkpoint_ids("t")) == ((None, None), [])
     assert saver.checkpoint_ids("other") == ["c0000"]
 
 

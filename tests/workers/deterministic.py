@@ -3,7 +3,7 @@
 import json
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypedDict
 
 from graphkit import END, START, Command, Send, StateGraph
@@ -51,11 +51,20 @@ def without_ids(value: Any) -> Any:
     return sorted(value) if isinstance(value, set) else repr(value)
 
 
+def by_kind(chunks: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
+    """A stream of several modes, each kind by itself: how kinds interleave depends on when tasks are recorded."""
+    kinds: dict[str, list[Any]] = {}
+    for mode, chunk in chunks:
+        kind = f"{mode} started" if mode == "tasks" and "input" in chunk else mode
+        kinds.setdefault(kind, []).append(without_ids(chunk))
+    return kinds
+
+
 def everything() -> dict[str, Any]:
-    """Streams one task at a time, so that they may be compared to the last event; and the history."""
+    """The stream, one task at a time, and the history."""
     graph = tangled()
     config: RunnableConfig = {"configurable": {"thread_id": "t"}, "max_concurrency": 1}
-    stream = [without_ids(chunk) for chunk in graph.stream({"log": []}, config, stream_mode=MODES)]
+    stream = by_kind(graph.stream({"log": []}, config, stream_mode=MODES))
     history = [
         without_ids((snapshot.values, snapshot.next, [(t.name, t.path, t.result) for t in snapshot.tasks]))
         for snapshot in graph.get_state_history(config)

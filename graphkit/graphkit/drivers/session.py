@@ -26,7 +26,7 @@ class Abandoned(BaseException):
     """
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Session:
     """`pool` is given by the user or None; `live` says that nodes' events must be shown while they run."""
 

@@ -101,7 +101,7 @@ Write = tuple[str, Any]
 Target = str | Send
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Done:
     """The task's output: its writes in order and where it goes. `events` are what it emitted if nobody could
     listen while it ran."""
@@ -111,7 +111,7 @@ class Done:
     events: list[Any] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Asked:
     """The task waits for answers."""
 
@@ -119,7 +119,7 @@ class Asked:
     events: list[Any] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Failed:
     """The task raised `error`. `rejected` is the id of a question whose recorded answer turned out to be
     invalid: the answer is withdrawn."""
@@ -129,7 +129,7 @@ class Failed:
     events: list[Any] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ForParent:
     """The task commands the graph around this one."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from graphkit.constants import COPY, END, INPUT, START
 from graphkit.engine import effects, identity
 from graphkit.engine.attempt import Attempt, Done, Failed, Place
-from graphkit.engine.prepare import Effects, Standing, reopen
+from graphkit.engine.prepare import Effects, Standing, newest, reopen
 from graphkit.engine.program import Callee, NodeSpec, Program
 from graphkit.engine.request import Request
 from graphkit.engine.state import Changes, Entry, Plan, State, work_of
@@ -57,6 +57,7 @@ class Editor:
         self.program = program
         self.request = request
         self.checkpoints: list[Checkpoint] = []
+        self.newest = newest(opening, request)
         saved = opening.saved
         if request.checkpoint_id and saved is None:
             raise ValueError(f"thread {request.thread_id!r} has no checkpoint {request.checkpoint_id!r}")
@@ -167,7 +168,7 @@ class Editor:
         standing = self.standing
         first = -1 if source == "input" else 0
         step, parent = max(first, standing.step + 1), standing.checkpoint_id
-        new_id = identity.checkpoint_id(now, step, self.request.nonce, parent)
+        new_id = self.newest = identity.checkpoint_id(now, step, self.request.nonce, self.newest)
         self.checkpoints.append(
             Checkpoint(
                 new_id,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphkit.engine.attempt import Attempt
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Open:
     """Load a thread's checkpoint for writing. Reply: `Opening`. With `claims` the thread must be free."""
 
@@ -26,7 +26,7 @@ class Open:
     claims: bool = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class FindAnswers:
     """The recorded answers to a question anywhere in a thread's history. Reply: `list[Pending]`."""
 
@@ -34,7 +34,7 @@ class FindAnswers:
     question_id: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Save:
     """Commit. With `wait` the reply (None) comes when it is durable; without, when the commit before it is."""
 
@@ -42,14 +42,14 @@ class Save:
     wait: bool = True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Start:
     """Start attempts; their outcomes come by `Next`."""
 
     attempts: Sequence[Attempt]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Next:
     """Wait for an outcome. Reply: (attempt, outcome), or None once the clock has passed `until`."""
 
@@ -60,7 +60,7 @@ ANY: Final = Next()
 """Wait for an outcome however long it takes."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Cancel:
     """Cancel attempts as far as they can be. Reply: those that were stopped, whose outcomes never come.
     A blocking node that runs already goes on, and its outcome comes unless nobody waits for it any more.
@@ -70,14 +70,14 @@ class Cancel:
     patience: float = 5.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Emit:
     """Hand an event to whoever listens."""
 
     event: Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CacheGet:
     """Reply: the cached value or None."""
 
@@ -85,7 +85,7 @@ class CacheGet:
     key: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CachePut:
     """Reply: None."""
 

@@ -18,7 +18,7 @@ from typing import Any
 from graphkit.engine import effects, identity
 from graphkit.engine.crew import Crew
 from graphkit.engine.events import CheckpointSaved, Halted, StateChanged
-from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, place
+from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, newest, place
 from graphkit.engine.program import Program
 from graphkit.engine.request import End, Request, hit
 from graphkit.engine.state import Changes, State, preview, show, work_of
@@ -101,7 +101,7 @@ class Run:
     def _enter(self, prepared: Prepared) -> Effects:
         """Claim the thread. A new input is applied in the same commit unless a branch has to choose."""
         now: float = yield effects.NOW
-        place(prepared, self.request, now)
+        place(prepared, self.request, now, newest(self.opening, self.request))
         standing, checkpoints = self.standing, list(prepared.checkpoints)
         at = standing.checkpoint_id or ""
         if prepared.arriving and standing.tasks[0].finished:

@@ -34,7 +34,7 @@ from graphkit_checkpoint.records import Checkpoint, Opening, Pending, Saved, Tip
 Effects = Generator[effects.Effect, Any, Any]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Standing:
     """Where a run stands: at a checkpoint, with the tasks of the superstep that follows it.
 
@@ -50,7 +50,7 @@ class Standing:
     amends: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Prepared:
     """What to write with the claim, and where to go on. `arriving` is False where a breakpoint was passed
     already; `idle` means that there is nothing to do and nothing to write."""
@@ -307,12 +307,19 @@ def can_move(standing: Standing) -> bool:
     return bool(tasks) and (any(task.runnable for task in tasks) or all(task.finished for task in tasks))
 
 
-def place(prepared: Prepared, request: Request, now: float) -> None:
-    """Give the new checkpoints their ids and the tasks theirs."""
+def newest(opening: Opening, request: Request) -> str | None:
+    """The id after which those of this run have to sort."""
+    if request.namespace or opening.thread is None:
+        return opening.saved.checkpoint.id if opening.saved else None
+    return opening.thread.head
+
+
+def place(prepared: Prepared, request: Request, now: float, after: str | None) -> None:
+    """Give the new checkpoint its id and the tasks theirs."""
     if not prepared.checkpoints:
         return
     for checkpoint in prepared.checkpoints:
-        checkpoint.id = identity.checkpoint_id(now, checkpoint.step, request.nonce, checkpoint.parent_id)
+        checkpoint.id = after = identity.checkpoint_id(now, checkpoint.step, request.nonce, after)
         checkpoint.created_at = now
     standing, last = prepared.standing, prepared.checkpoints[-1]
     standing.checkpoint_id, standing.step = last.id, last.step

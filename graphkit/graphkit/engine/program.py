@@ -74,7 +74,7 @@ class Branch:
     path_map: Mapping[Any, str] | None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeSpec:
     """One node. `successors` run after it, `joins` (indexes) wait for it, `branches` choose."""
 
@@ -100,7 +100,7 @@ class Join:
     target: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Program:
     """Everything the engine knows of a graph. Read only: shared by all runs."""
 

@@ -43,7 +43,7 @@ class Request:
     answers: Mapping[str, Answer] = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class End:
     """How a run ended. `asked` are the open questions with their fingerprints."""
 

@@ -21,7 +21,7 @@ from graphkit.types import Command, Interrupt
 from graphkit_checkpoint.serde import fingerprint
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Routed:
     """Answers by question id. `fresh` are to be recorded; `repeated` were given before, with this value."""
 
@@ -31,7 +31,7 @@ class Routed:
     """The thread waits at a breakpoint: the value is not an answer to anything."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Answers:
     """What a caller gave: a map of question id to answer, or one value."""
 

@@ -19,7 +19,7 @@ from graphkit.errors import InvalidUpdateError
 from graphkit.types import Overwrite, Send
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Entry:
     """One finished task as it is applied. `spec` is None for a command from outside: no edges follow."""
 
@@ -29,7 +29,7 @@ class Entry:
     targets: Sequence[Target]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Plan:
     """What runs next: `names` (sorted) once each with the state, then every `Send` with its own input."""
 
@@ -40,7 +40,7 @@ class Plan:
         return bool(self.names or self.sends)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Changes:
     """What a superstep did to the stored channels."""
 
@@ -227,6 +227,9 @@ def preview(
     """The view as it would be with these writes applied; nothing is changed."""
     result = dict(view)
     for key, values in group(entries).items():
+        if type(channels[key]) is LastValue and len(values) == 1 and type(values[0]) is not Overwrite:
+            result[key] = values[0]
+            continue
         channel = channels[key].copy()
         channel.update(values)
         if not channel.readable:

@@ -15,7 +15,7 @@ from graphkit.errors import InvalidUpdateError, UnknownChannelWarning
 from graphkit.types import Command, Send
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Output:
     """A node's return value, taken apart. `parent` is a command for the graph around this one."""
 

@@ -15,7 +15,7 @@ from graphkit.errors import InvalidGraphError
 from graphkit.managed import ManagedValue
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Fields:
     """What a schema declares."""
 

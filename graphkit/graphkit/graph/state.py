@@ -50,7 +50,7 @@ Timeout = float | timedelta | TimeoutPolicy
 PathMap = Mapping[Hashable, str] | Sequence[str]
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Node:
     """A node as it was added."""
 
@@ -62,7 +62,7 @@ class _Node:
     subgraph: CompiledGraph | None = None
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class _Branch:
     """A conditional edge as it was added."""
 

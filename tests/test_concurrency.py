@@ -297,20 +297,22 @@ def test_an_update_on_a_thread_whose_process_lives_is_refused_and_on_a_dead_one_
 
 
 @pytest.mark.parametrize(
-    ("how", "durability"),
+    ("how", "durability", "colour"),
     [
-        (signal.SIGTERM, "sync"),
-        (signal.SIGTERM, "async"),
-        (signal.SIGINT, "sync"),
-        (signal.SIGINT, "exit"),
+        (signal.SIGTERM, "sync", "sync"),
+        (signal.SIGTERM, "async", "sync"),
+        (signal.SIGTERM, "exit", "sync"),
+        (signal.SIGTERM, "exit", "async"),
+        (signal.SIGINT, "sync", "sync"),
+        (signal.SIGINT, "exit", "sync"),
     ],
     ids=str,
 )
 def test_a_process_that_is_asked_to_end_loses_no_finished_superstep(
-    scene: Scene, successor: Successor, how: signal.Signals, durability: str
+    scene: Scene, successor: Successor, how: signal.Signals, durability: str, colour: str
 ) -> None:
     """With "async" the last one may be on its way still."""
-    Child(scene, "line", "c", "sync", durability).end(how)
+    Child(scene, "line", "c", colour, durability).end(how)
     graph, config = successor("line"), users.thread("t")
     finished = graph.get_state(config).values.get("log")
     assert finished == ["in", "a", "b"] or (durability, finished) == ("async", ["in", "a"])

@@ -32,11 +32,11 @@ def test_two_runs_in_one_process_show_the_same() -> None:
     first = deterministic.everything()
     assert deterministic.everything() == first
     assert {kind: len(chunks) for kind, chunks in first["stream"].items()} == {
-        "checkpoints": 7,
-        "values": 6,
-        "tasks started": 12,
-        "tasks": 12,
-        "updates": 12,
+        "checkpoints": 6,
+        "values": 5,
+        "tasks started": 11,
+        "tasks": 11,
+        "updates": 11,
     }
 
 

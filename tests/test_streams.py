@@ -32,6 +32,14 @@ def test_values_shows_the_state_after_the_input_and_after_every_superstep(runner
     assert chunks == [log("in"), log("in", "a"), log("in", "a", "b")]
 
 
+def test_values_shows_the_state_once_after_the_input_when_a_branch_leads_in(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    edges = [(START, lambda state: ["a"], ["a"])]
+    for graph in (graph_of({"a": says("a")}, edges), build({"a": says("a")}, edges)):
+        assert runner.stream(graph, log("in"), config, stream_mode="values") == [log("in"), log("in", "a")]
+
+
 def test_updates_is_the_default_and_shows_what_each_node_wrote(runner: Runner) -> None:
     choices: list[dict[str, Any]] = [{}, {"stream_mode": "updates"}]
     for options in choices:

@@ -185,13 +185,15 @@ class CompiledGraph:
         self, input: Any, config: RunnableConfig | None, options: RunOptions, listen: frozenset[str]
     ) -> Generator[Any, None, End]:
         from graphkit.drivers.sync import SyncDriver
+        from graphkit.drivers.termination import writing_on_sigterm
 
         listen = listen | {"tasks", "updates"} if self.debug else listen
         door = Door(self._setting, input, config, Options(**options))
         driver = SyncDriver(door.session(listen))
         try:
             request = door.request(listen, driver.emit if "custom" in listen else None, False)
-            with closing(driver.drive(run(self.program, request))) as events:
+            kernel = run(self.program, request)
+            with writing_on_sigterm(request.writes_at_end), closing(driver.drive(kernel)) as events:
                 end: End = yield from self._shown(events)
         except ParentCommand as command:
             raise self._for_parent(door, command) from None
@@ -211,6 +213,7 @@ class CompiledGraph:
     ) -> AsyncGenerator[Any, None]:
         """The run's events. Its driver is put into `opened`, where the run's result is found afterwards."""
         from graphkit.drivers.aio import AsyncDriver
+        from graphkit.drivers.termination import writing_on_sigterm
 
         listen = listen | {"tasks", "updates"} if self.debug else listen
         door = Door(self._setting, input, config, Options(**options))
@@ -218,10 +221,12 @@ class CompiledGraph:
         opened.append(driver)
         try:
             request = door.request(listen, driver.emit if "custom" in listen else None, True)
-            async with aclosing(driver.drive(run(self.program, request))) as events:
-                async for event in events:
-                    self._print(event)
-                    yield event
+            kernel = run(self.program, request)
+            with writing_on_sigterm(request.writes_at_end):
+                async with aclosing(driver.drive(kernel)) as events:
+                    async for event in events:
+                        self._print(event)
+                        yield event
         except ParentCommand as command:
             raise self._for_parent(door, command) from None
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 from graphkit.drivers.execute import aexecute, execute
 from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
-from graphkit.drivers.standing import pool_at
+from graphkit.drivers.standing import NodePool, pool_at
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Outcome
 from graphkit.engine.events import Custom
@@ -142,7 +142,7 @@ class AsyncDriver:
         if _has_async_form(attempt) and self.session.pool is None:
             return self.loop.create_task(aexecute(attempt))
         pool = self.session.pool or pool_at(self.session.depth)
-        if isinstance(pool, ThreadPoolExecutor):
+        if isinstance(pool, (NodePool, ThreadPoolExecutor)):
             return self.loop.run_in_executor(pool, contextvars.copy_context().run, execute, attempt)
         return self.loop.run_in_executor(pool, execute, attempt)
 

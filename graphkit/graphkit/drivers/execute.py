@@ -7,13 +7,15 @@ forms only call them.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import inspect
 import warnings
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from graphkit.drivers.standing import run_in_standing_loop
+from graphkit.drivers.standing import pool_at, run_in_standing_loop
 from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome, Target
 from graphkit.engine.loop import ParentCommand
 from graphkit.engine.program import Branch, Callee
@@ -59,7 +61,7 @@ async def aexecute(attempt: Attempt) -> Outcome:
         callee, args, kwargs = next(steps)
         while True:
             try:
-                value = await _acall(callee, args, kwargs)
+                value = await _acall(attempt, callee, args, kwargs)
             except BaseException as error:
                 callee, args, kwargs = steps.throw(error)
             else:
@@ -70,11 +72,13 @@ async def aexecute(attempt: Attempt) -> Outcome:
         current.reset(token)
 
 
-async def _acall(callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _acall(attempt: Attempt, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if callee.acall is not None:
         return await callee.acall(*args, **kwargs)
     assert callee.call is not None
-    value = await asyncio.to_thread(callee.call, *args, **kwargs)
+    pool, context = pool_at(attempt.scope.depth), contextvars.copy_context()
+    work = functools.partial(context.run, callee.call, *args, **kwargs)
+    value = await asyncio.get_running_loop().run_in_executor(pool, work)
     return await value if inspect.isawaitable(value) else value
 
 

@@ -10,9 +10,10 @@ import asyncio
 import contextvars
 import functools
 import os
+import queue
 import threading
-from collections.abc import Awaitable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,16 +21,53 @@ T = TypeVar("T")
 WORKERS = 32
 
 _lock = threading.Lock()
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_pools: dict[tuple[int, int], NodePool] = {}
 
 
-def pool_at(depth: int) -> ThreadPoolExecutor:
+class NodePool(Executor):
+    """Threads for blocking nodes, started as they are needed.
+
+    They are daemons, which those of the standard library's pool are not: a process that is asked to end does
+    not wait for a node that nobody waits for any more.
+    """
+
+    def __init__(self, workers: int, name: str) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = (
+            queue.SimpleQueue()
+        )
+        self._idle = threading.Semaphore(0)
+        self._left = workers
+        self._name = name
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        self._work.put((future, functools.partial(fn, **kwargs) if kwargs else fn, args))
+        if not self._idle.acquire(blocking=False):
+            with _lock:
+                grows, self._left = self._left > 0, max(0, self._left - 1)
+            if grows:
+                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        return future
+
+    def _serve(self) -> None:
+        while True:
+            future, fn, args = self._work.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args))
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, fn, args  # a waiting thread holds on to nothing
+            self._idle.release()
+
+
+def pool_at(depth: int) -> NodePool:
     """The shared pool for blocking nodes at this nesting depth."""
     key = (os.getpid(), depth)  # a forked child has none of its parent's threads
     pool = _pools.get(key)
     if pool is None:
         with _lock:
-            pool = _pools.setdefault(key, ThreadPoolExecutor(WORKERS, f"graphkit-{depth}"))
+            pool = _pools.setdefault(key, NodePool(WORKERS, f"graphkit-{depth}"))
     return pool
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphkit.drivers.execute import aexecute, execute
 from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
-from graphkit.drivers.standing import LoopFuture, pool_at, submit_to_loop
+from graphkit.drivers.standing import LoopFuture, NodePool, pool_at, submit_to_loop
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Outcome
 from graphkit.engine.events import Custom
@@ -103,7 +103,7 @@ class SyncDriver:
         if attempt.node.callee.is_async and self.session.pool is None:
             return submit_to_loop(aexecute(attempt))
         pool = self.session.pool or pool_at(self.session.depth)
-        if isinstance(pool, ThreadPoolExecutor):
+        if isinstance(pool, (NodePool, ThreadPoolExecutor)):
             return pool.submit(contextvars.copy_context().run, execute, attempt)
         return pool.submit(execute, attempt)
 

@@ -234,7 +234,8 @@ class Crew:
         if policy.jitter:
             # Spread by the task's id: as good as chance between tasks, and the same every time.
             wait *= 1 + int(task.id[:4], 16) / 0x20000
-        following = attempt.again(number=attempt.number + 1)
+        # A new input: the failed attempt may have changed the dict that it was given.
+        following = attempt.again(number=attempt.number + 1, arg=self._input(task, attempt.node))
         now: float = yield effects.NOW
         self.retrying[following] = task
         self._at(now + wait, following, False)

@@ -324,10 +324,16 @@ class Run:
         listen = self.request.listen
         if "checkpoints" in listen:
             self.held.extend(map(self._saved_event, checkpoints))
-        if "values" in listen:
+        if "values" in listen and not self._awaits_input:
             self.held.append(StateChanged(values=self.standing.state.values()))
         if self.paused and "updates" in listen:
             self.held.append(Halted(interrupts=(), values=None))
+
+    @property
+    def _awaits_input(self) -> bool:
+        """The input is stored and not applied yet: a branch has to choose what runs first."""
+        tasks = self.standing.tasks
+        return bool(tasks) and tasks[0].name == self.program.entry.name
 
     def _saved_event(self, checkpoint: Checkpoint) -> CheckpointSaved:
         state, tasks = self.standing.state, self.standing.tasks

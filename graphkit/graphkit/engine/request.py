@@ -42,6 +42,10 @@ class Request:
     nested: bool = False
     answers: Mapping[str, Answer] = field(default_factory=dict)
 
+    @property
+    def writes_at_end(self) -> bool:
+        return self.stored and not self.nested and self.durability == "exit"
+
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class End:

@@ -242,10 +242,11 @@ def preview(
 
 
 def show(program: Program, view: Mapping[str, Any]) -> Any:
+    """The output values of a view, in the order of the schema."""
     if program.is_root:
         return next(iter(view.values()), None)
-    keys = program.output.keys
-    return dict(view) if keys is None else {key: view[key] for key in keys if key in view}
+    keys = program.channels if program.output.keys is None else program.output.keys
+    return {key: view[key] for key in keys if key in view}
 
 
 def join_key(join: Join) -> str:

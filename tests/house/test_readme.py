@@ -13,7 +13,11 @@ PROGRAMS = [block for block in re.findall(r"```python\n(.*?)```", README, re.S) 
 
 def printed(program: str, folder: Path) -> str:
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

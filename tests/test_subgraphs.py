@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphkit import START, Command, StateGraph, interrupt
+from graphkit.config import get_config
+from graphkit.errors import ConcurrentUpdateError
 from graphkit.types import RunnableConfig
 
 
@@ -137,3 +139,37 @@ def test_an_error_in_a_called_graph_does_not_run_its_finished_nodes_again(
         runner.invoke(graph, {"word": ""}, config)
     assert runner.invoke(graph, None, config)["answer"] == "up"
     assert runs == ["steady", "shaky", "shaky"]
+
+
+def test_a_called_graph_sees_the_callers_config(runner: Any, saver: Any, config: RunnableConfig) -> None:
+    def look(state: Child) -> Child:
+        return {"answer": get_config()["configurable"]["user"]}
+
+    inner = StateGraph(Child).add_node(look).add_edge(START, "look").compile()
+    named: RunnableConfig = {"configurable": {**config["configurable"], "user": "ada"}}
+    assert runner.invoke(around(inner, saver), {"word": ""}, named)["answer"] == "ada"
+
+
+def test_a_node_cannot_edit_the_thread_it_runs_on(runner: Any, saver: Any, config: RunnableConfig) -> None:
+    def edit(state: Child) -> Child:
+        with pytest.raises(ConcurrentUpdateError, match="owned"):
+            graph.update_state(config, {"word": "edited"})
+        return {"answer": "refused"}
+
+    graph = StateGraph(Child).add_node(edit).add_edge(START, "edit").compile(checkpointer=saver)
+    assert runner.invoke(graph, {"word": "w"}, config) == {"word": "w", "answer": "refused"}
+
+
+def test_a_graph_with_a_thread_of_its_own_runs_by_itself(
+    runner: Any, saver: Any, config: RunnableConfig, child: Any
+) -> None:
+    inner = child.builder.compile(checkpointer=saver)
+    elsewhere: RunnableConfig = {"configurable": {"thread_id": "elsewhere"}}
+
+    def call(state: Parent) -> Parent:
+        shown = inner.invoke({"word": "w"}, elsewhere)
+        return {"log": [question.value for question in shown["__interrupt__"]]}
+
+    graph = StateGraph(Parent).add_node(call).add_edge(START, "call").compile(checkpointer=saver)
+    assert runner.invoke(graph, {"log": []}, config) == {"log": ["w!"]}
+    assert runner.invoke(inner, Command(resume="later"), elsewhere)["answer"] == "later"

@@ -11,6 +11,7 @@ claim is always the root's.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -38,6 +39,7 @@ class BaseCheckpointSaver(ABC):
     def __init__(self, *, lease: float = 30.0) -> None:
         self.lease = lease
         self._worker: ThreadPoolExecutor | None = None
+        self._worker_pid = 0
         self._worker_lock = threading.Lock()
 
     @abstractmethod
@@ -68,7 +70,7 @@ class BaseCheckpointSaver(ABC):
 
     def close(self) -> None:
         """Release files and threads. Using the saver afterwards is an error."""
-        if self._worker is not None:
+        if self._worker is not None and self._worker_pid == os.getpid():
             self._worker.shutdown()
 
     def open(
@@ -106,10 +108,11 @@ class BaseCheckpointSaver(ABC):
     def worker(self) -> ThreadPoolExecutor:
         """The one thread that serves async callers, in the order of their calls."""
         with self._worker_lock:
-            if self._worker is None:
+            if self._worker is None or self._worker_pid != os.getpid():  # a forked child has no threads
                 from concurrent.futures import ThreadPoolExecutor
 
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="graphkit-saver")
+                self._worker_pid = os.getpid()
             return self._worker
 
 

@@ -164,7 +164,13 @@ def _upsert(engine: Engine, table: Table, replaced: Sequence[str]) -> ClauseElem
 
 
 class SqlSaver(BaseCheckpointSaver):
-    """A saver over an SQLAlchemy engine. Subclasses open the engine and translate its errors."""
+    """A saver over an SQLAlchemy engine. Subclasses open the engine and translate its errors.
+
+    What the caller opened stays open: `_closes_engine`, `_closes_connection`.
+    """
+
+    _closes_engine = True
+    _closes_connection = True
 
     def __init__(self, engine: Engine, *, lease: float) -> None:
         super().__init__(lease=lease)
@@ -184,10 +190,11 @@ class SqlSaver(BaseCheckpointSaver):
     def close(self) -> None:
         super().close()
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-            self.engine.dispose()
+            connection, self._connection = self._connection, None
+            if connection is not None and self._closes_connection:
+                connection.close()
+            if self._closes_engine:
+                self.engine.dispose()
 
     def _create_tables(self, connection: Connection) -> None:
         metadata.create_all(connection)

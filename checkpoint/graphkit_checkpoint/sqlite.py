@@ -55,10 +55,12 @@ class SqliteSaver(SqlSaver):
             raise ValueError(f"synchronous must be 'FULL' or 'NORMAL', not {synchronous!r}")
         self._path = _path_of(location)
         self._synchronous = synchronous
+        self._pid = os.getpid()
         if self._path:
             check_file(self._path, create)
-        self._borrowed = isinstance(location, sqlite3.Connection)
         self._shared = isinstance(location, Engine)
+        self._closes_connection = not isinstance(location, sqlite3.Connection)
+        self._closes_engine = self._closes_connection and not self._shared
         super().__init__(_engine_of(location, timeout), lease=lease)
         self._set_up()
 
@@ -92,22 +94,20 @@ class SqliteSaver(SqlSaver):
 
         No engine events are used for this: one listener would make every statement of the engine slower.
         """
+        if self._pid != os.getpid():
+            # SQLite's connections must not cross a fork; the parent's stay open, untouched.
+            self.engine.dispose(close=False)
+            self._pid = os.getpid()
         connection = self.engine.connect()
         if self._shared:
             connection.detach()  # what is set here is nobody else's business
-        driver: Any = connection.connection.driver_connection
+        driver: Any = connection.connection.dbapi_connection
         # The driver would begin transactions by itself, and never with a write lock.
         driver.isolation_level = None
         driver.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
         dialect: Any = connection.dialect
         dialect.do_begin = _begin
         return connection
-
-    def close(self) -> None:
-        if self._borrowed:
-            with self._lock:
-                self._connection = None
-        super().close()
 
     def _set_up(self) -> None:
         with self._transaction("read") as connection:
@@ -125,7 +125,7 @@ class SqliteSaver(SqlSaver):
     def _use_wal(self) -> None:
         """Readers and the writer do not wait for each other. Set once it is known to be our file."""
         assert self._connection is not None
-        driver: Any = self._connection.connection.driver_connection
+        driver: Any = self._connection.connection.dbapi_connection
         try:
             if driver.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
                 driver.execute("PRAGMA journal_mode = WAL")
@@ -140,7 +140,7 @@ class SqliteSaver(SqlSaver):
     def _transaction(self, mode: str) -> Iterator[Connection]:
         with self._lock:
             try:
-                if self._connection is None:
+                if self._connection is None or self._pid != os.getpid():
                     self._connection = self._connect()
                 connection = self._connection
                 connection.info["graphkit_mode"] = mode
@@ -167,7 +167,7 @@ def _begin(connection: Any) -> None:
     mode = connection.info.get("graphkit_mode")
     if mode is not None:
         # A write lock at once: a transaction that reads first and writes later can fail halfway through.
-        connection.driver_connection.execute("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
+        connection.dbapi_connection.execute("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
 
 
 def _engine_of(location: Location, timeout: float) -> Engine:

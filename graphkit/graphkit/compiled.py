@@ -402,7 +402,7 @@ class CompiledGraph:
 
     def _edit_door(self, config: RunnableConfig) -> Door:
         self._address(config, "update_state")
-        return Door(self._setting, None, config, Options())
+        return Door(self._setting, None, config, Options(), nests=False)
 
     def _edit(self, door: Door, supersteps: Sequence[Sequence[StateUpdate]], is_async: bool) -> Kernel:
         from graphkit.engine.edit import edit

@@ -55,14 +55,26 @@ class Setting:
 
 
 class Door:
-    """One run's way in. `close` it when the run has ended."""
+    """One run's way in. `close` it when the run has ended.
 
-    def __init__(self, setting: Setting, given: Any, config: RunnableConfig | None, options: Options) -> None:
+    With `nests`, a run that is made inside a task becomes part of that task's run.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        given: Any,
+        config: RunnableConfig | None,
+        options: Options,
+        nests: bool = True,
+    ) -> None:
         self.setting = setting
         self.given = given
         self.options = options
         self.config = merged(setting.config, config)
-        self.frame = _surrounding(self.config)
+        self.frame = _surrounding(self.config) if nests else None
+        if self.frame is not None:
+            self.config = merged(_inheritable(self.frame), self.config)
         self.token = ""
 
     def session(self, listen: frozenset[str]) -> Session:
@@ -191,6 +203,14 @@ def _surrounding(config: RunnableConfig) -> Frame | None:
         return None
     thread_id = config.get("configurable", {}).get("thread_id")
     return frame if thread_id is None or thread_id == frame.attempt.scope.thread_id else None
+
+
+def _inheritable(frame: Frame) -> RunnableConfig:
+    """The surrounding run's config, without the checkpoint that it addresses."""
+    config = frame.attempt.scope.config
+    own = ("checkpoint_id", "checkpoint_ns")
+    kept = {key: value for key, value in config.get("configurable", {}).items() if key not in own}
+    return {**config, "configurable": kept}
 
 
 def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig:

@@ -29,6 +29,9 @@ from graphkit.types import Send
 Call = tuple[Callee, tuple[Any, ...], dict[str, Any]]
 Steps = Generator[Call, Any, Outcome]
 
+_NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool})
+"""What functions usually return: no need to ask whether it is a coroutine."""
+
 
 def execute(attempt: Attempt) -> Outcome:
     """Run an attempt in this thread. Raises only what is nobody's outcome (`KeyboardInterrupt`, `SystemExit`)."""
@@ -40,7 +43,7 @@ def execute(attempt: Attempt) -> Outcome:
         while True:
             try:
                 value = (callee.call or callee.acall)(*args, **kwargs)  # type: ignore[misc]
-                if value is not None and type(value) is not dict and inspect.isawaitable(value):
+                if type(value) not in _NEVER_AWAITED and inspect.isawaitable(value):
                     value = run_in_standing_loop(value)
             except BaseException as error:
                 callee, args, kwargs = steps.throw(error)
@@ -115,7 +118,7 @@ def _seen(attempt: Attempt, branch: Branch, writes: Any) -> Any:
     assert attempt.state is not None
     channels, view = attempt.state
     seen = preview(channels, view, [Entry(attempt.node.name, None, writes, ())])
-    return branch.shape.instance(branch.shape.of(seen))
+    return branch.shape.instance(seen if branch.shape.is_complete else branch.shape.of(seen))
 
 
 def _chosen(branch: Branch, chosen: Any, attempt: Attempt) -> list[Target]:

@@ -72,6 +72,7 @@ class Run:
         self.held: list[Any] = []
         self.unsaved: list[Checkpoint] = []
         self.durable = request.stored and request.durability != "exit"
+        self.wants_checkpoints = request.stored or "checkpoints" in request.listen
 
     def run(self) -> Generator[effects.Effect, Any, End]:
         request = self.request
@@ -105,7 +106,7 @@ class Run:
         standing, checkpoints = self.standing, list(prepared.checkpoints)
         at = standing.checkpoint_id or ""
         if prepared.arriving and standing.tasks[0].finished:
-            checkpoints.append(self._advance(now, count=False))
+            checkpoints += self._advance(now, count=False)
             self.paused = self._breaks_before()
         over = not standing.tasks or self.paused
         yield from self._save(checkpoints, prepared.pending, at, claims=True, release=over)
@@ -172,19 +173,20 @@ class Run:
             return (yield from self._halt(crew))
         now: float = (yield effects.NOW) if self.request.stored else 0.0
         ran = standing.tasks
-        checkpoint = self._advance(now, count=ran[0].name != self.program.entry.name)
+        checkpoints = self._advance(now, count=ran[0].name != self.program.entry.name)
         self.paused = self._breaks_after(ran) or self._breaks_before()
         over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
         if self.request.stored:
             stale = [(task.id, ERROR, "") for task in ran if task.error is not None]
-            yield from self._save((checkpoint,), (), crew.at, forget=stale, release=over)
+            yield from self._save(checkpoints, (), crew.at, forget=stale, release=over)
+        self.crew = None
         if self.request.listen:
-            self._announce(checkpoint)
+            self._announce(*checkpoints)
             yield from self.flush()
         return None
 
-    def _advance(self, now: float, count: bool = True) -> Checkpoint:
-        """Apply what the tasks wrote and plan what runs next; returns the checkpoint to commit."""
+    def _advance(self, now: float, count: bool = True) -> tuple[Checkpoint, ...]:
+        """Apply what the tasks wrote and plan what runs next; returns the checkpoint, if anybody wants it."""
         standing, request = self.standing, self.request
         state, step, parent = standing.state, standing.step + 1, standing.checkpoint_id
         entries = entries_of(standing.tasks, self.program)
@@ -201,7 +203,9 @@ class Run:
         standing.step, standing.checkpoint_id = step, new_id
         standing.tasks = make_tasks(plan, new_id, request.namespace, step)
         self.steps += count
-        return Checkpoint(
+        if not self.wants_checkpoints:
+            return ()
+        checkpoint = Checkpoint(
             new_id,
             parent,
             step,
@@ -213,6 +217,7 @@ class Run:
             changes.changed,
             changes.cleared,
         )
+        return (checkpoint,)
 
     def _halt(self, crew: Crew) -> Generator[effects.Effect, Any, End]:
         """Questions are open: record everything beside the checkpoint and stop."""
@@ -316,9 +321,10 @@ class Run:
         return UnserializableStateError(f"{where}: {error}")
 
     def _writers(self, channel: str) -> str:
-        tasks = self.crew.tasks if self.crew is not None else []
-        names = [task.name for task in tasks if _wrote(task, channel)]
-        return f"node {', '.join(map(repr, names))}" if names else "the input"
+        if self.crew is None:
+            return "the input"
+        names = [task.name for task in self.crew.tasks if _wrote(task, channel)]
+        return f"node {', '.join(map(repr, names))}" if names else "an earlier node"
 
     def _announce(self, *checkpoints: Checkpoint) -> None:
         listen = self.request.listen

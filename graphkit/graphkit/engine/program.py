@@ -38,6 +38,11 @@ class Shape:
     managed: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
     is_root: bool = False
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether a view is what the function sees, as it is."""
+        return self.keys is None and not self.managed and not self.is_root
+
     def of(self, view: Mapping[str, Any], steps_left: int = 0) -> Any:
         if self.is_root:
             return view.get(ROOT)

@@ -1,0 +1,123 @@
+"""Where an SQLite database can come from, and what a saver does with a connection that others use too."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+from sqlalchemy import create_engine, event, text
+
+from graphkit import START, Command, StateGraph, interrupt
+from graphkit.checkpoint.sqlite import SqliteSaver
+from graphkit.checkpoint.sqlite.aio import AsyncSqliteSaver
+from graphkit.types import RunnableConfig
+
+
+class State(TypedDict, total=False):
+    answer: str
+
+
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "t"}}
+
+
+def graph(saver: Any) -> Any:
+    builder = StateGraph(State).add_node("ask", lambda state: {"answer": interrupt("sure?")})
+    return builder.add_edge(START, "ask").compile(checkpointer=saver)
+
+
+def goes_on_in(first: Any, second: Any) -> None:
+    """A question asked through one saver is answered through the other."""
+    assert graph(first).run({}, CONFIG).status == "interrupted"
+    assert graph(second).invoke(Command(resume="yes"), CONFIG) == {"answer": "yes"}
+
+
+def test_a_path_and_a_url_name_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    with SqliteSaver(path) as one, SqliteSaver.from_conn_string(f"sqlite:///{path}") as other:
+        goes_on_in(one, other)
+
+
+def test_the_async_name_is_the_same_saver(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "t.sqlite")) as saver:
+            assert (await graph(saver).arun({}, CONFIG)).status == "interrupted"
+            assert await graph(saver).ainvoke(Command(resume="yes"), CONFIG) == {"answer": "yes"}
+
+    asyncio.run(run())
+
+
+def test_a_database_in_memory(tmp_path: Path) -> None:
+    with SqliteSaver(":memory:") as saver:
+        goes_on_in(saver, saver)
+
+
+def test_an_open_connection_may_hold_other_tables_and_stays_open(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "app.sqlite", check_same_thread=False)
+    connection.execute("CREATE TABLE customer (name TEXT)")
+    connection.commit()
+    with SqliteSaver(connection) as saver:
+        goes_on_in(saver, saver)
+    connection.execute("INSERT INTO customer VALUES ('ada')")
+    assert connection.execute("SELECT name FROM customer").fetchall() == [("ada",)]
+    connection.close()
+
+
+def test_an_engine_keeps_its_own_transactions(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'app.sqlite'}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE customer (name TEXT)"))
+    saver = SqliteSaver(engine)
+    goes_on_in(saver, saver)
+    with engine.connect() as connection:
+        connection.execute(text("INSERT INTO customer VALUES ('ada')"))
+        connection.rollback()
+        assert connection.execute(text("SELECT count(*) FROM customer")).scalar() == 0
+    saver.close()
+    engine.dispose()
+
+
+def test_one_commit_for_each_superstep_and_one_for_the_input(tmp_path: Path) -> None:
+    builder = StateGraph(State)
+    names = [f"n{number}" for number in range(7)]
+    builder.add_sequence([(name, lambda state: {"answer": "x"}) for name in names]).add_edge(START, names[0])
+    with SqliteSaver(tmp_path / "t.sqlite") as saver:
+        commits: list[Any] = []
+        event.listen(saver.engine, "commit", commits.append)
+        builder.compile(checkpointer=saver).invoke({}, CONFIG)
+        assert len(commits) == len(names) + 1
+
+
+def test_a_wrong_synchronous_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'OFF'"):
+        SqliteSaver(tmp_path / "t.sqlite", synchronous="OFF")  # type: ignore[arg-type]
+
+
+FORKING = """
+import os, sys, warnings
+from graphkit import StateGraph, START
+from graphkit.checkpoint.sqlite import SqliteSaver
+warnings.simplefilter("ignore", DeprecationWarning)  # forking is what is tried here
+from typing import TypedDict
+class S(TypedDict):
+    n: int
+builder = StateGraph(S).add_node("add", lambda s: {"n": s["n"] + 1}).add_edge(START, "add")
+graph = builder.compile(SqliteSaver(sys.argv[1]))
+at = lambda thread: {"configurable": {"thread_id": thread}}
+graph.invoke({"n": 1}, at("before"))
+child = os.fork()
+if child == 0:
+    os._exit(0 if graph.invoke({"n": 10}, at("child")) == {"n": 11} else 1)
+assert os.waitpid(child, 0)[1] == 0
+print(graph.get_state(at("child")).values, graph.invoke({"n": 2}, at("before")))
+"""
+
+
+def test_a_saver_may_be_used_on_both_sides_of_a_fork(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "t.sqlite")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout.strip(), ran.stderr) == ("{'n': 11} {'n': 3}", "")

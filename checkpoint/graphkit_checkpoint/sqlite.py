@@ -62,7 +62,11 @@ class SqliteSaver(SqlSaver):
         self._closes_connection = not isinstance(location, sqlite3.Connection)
         self._closes_engine = self._closes_connection and not self._shared
         super().__init__(_engine_of(location, timeout), lease=lease)
-        self._set_up()
+        try:
+            self._set_up()
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:

@@ -211,19 +211,12 @@ class Crew:
             yield from self._enlist(handling, task)
             yield effects.Start((handling,))
             return
+        # Siblings that have been started run to their end and are recorded: whether one of them has finished
+        # does not depend on when another one fails. Nothing more is started.
         self.failures.append((task, outcome))
         self._tell(task, error=repr(error))
-        if len(self.failures) == 1:
-            yield from self._stop_others()
-
-    def _stop_others(self) -> Effects:
-        """A task has failed for good: start nothing more; what cannot be cancelled may finish."""
         self.waiting.clear()
         self.retrying.clear()
-        if self.live:
-            stopped: list[Attempt] = yield effects.Cancel(list(self.live))
-            for attempt in stopped:
-                self.live.pop(attempt, None)
 
     # Time
 

@@ -217,8 +217,13 @@ class Child:
 
     def end(self, how: signal.Signals) -> None:
         assert self.process.pid is not None
-        os.kill(self.process.pid, how)
-        self.process.join(users.PATIENCE)
+        # More than once: Python does not see a signal that comes in the instant before a blocking system call
+        # until that call returns, and here it never would.
+        for _ in range(users.PATIENCE):
+            os.kill(self.process.pid, how)
+            self.process.join(1)
+            if self.process.exitcode is not None:
+                break
         survived = self.process.exitcode is None
         self.process.kill()
         self.process.join()

@@ -10,7 +10,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from graphkit_checkpoint.errors import CheckpointCorruptError, UnknownTypeError
 
@@ -30,12 +30,12 @@ class BoxedBytearray(bytes):
 class Codec(NamedTuple):
     """One extension code, and the way from a value to its parts and back.
 
-    The payload of the extension is what `to` returns: "raw" bytes as they are, or the packed list, dict or
-    set. `from_` receives the same again, a list item by item; a set comes as a list, without duplicates.
+    `payload` is the type of what `to` returns: bytes are stored as they are, a list, dict or set is packed.
+    `from_` receives the same again, but a list item by item and a set as a list.
     """
 
     code: int
-    parts: Literal["raw", "list", "dict", "set"]
+    payload: type[bytes] | type[list[Any]] | type[dict[Any, Any]] | type[set[Any]]
     to: Callable[[Any], Any]
     from_: Callable[..., Any]
 
@@ -154,34 +154,34 @@ def _path(kind: str, text: str) -> Any:
 
 
 _PATHS: Final = ("PurePosixPath", "PureWindowsPath", "PosixPath", "WindowsPath")
-_PATH: Final = Codec(16, "list", _path_fields, _path)
+_PATH: Final = Codec(16, list, _path_fields, _path)
 
 CODECS: Final[dict[type[Any], Codec]] = {
-    tuple: Codec(1, "list", list, lambda *items: items),
-    set: Codec(2, "set", _same, set),
-    frozenset: Codec(3, "set", _same, frozenset),
-    int: Codec(4, "raw", _int_bytes, lambda payload: int.from_bytes(payload, "big", signed=True)),
-    complex: Codec(5, "list", lambda value: [value.real, value.imag], complex),
-    BoxedBytearray: Codec(6, "raw", bytes, bytearray),
-    datetime: Codec(7, "list", _datetime_fields, _datetime),
-    date: Codec(8, "list", lambda value: [value.year, value.month, value.day], date),
-    time: Codec(9, "list", _time_fields, _time),
-    timedelta: Codec(10, "list", lambda value: [value.days, value.seconds, value.microseconds], timedelta),
-    timezone: Codec(11, "list", _timezone_fields, _timezone),
-    deque: Codec(17, "list", lambda value: [list(value), value.maxlen], deque),
-    range: Codec(18, "list", lambda value: [value.start, value.stop, value.step], range),
-    OrderedDict: Codec(19, "dict", _items, OrderedDict),
-    Counter: Codec(20, "dict", _items, Counter),
-    defaultdict: Codec(21, "list", _defaultdict_fields, _defaultdict),
+    tuple: Codec(1, list, list, lambda *items: items),
+    set: Codec(2, set, _same, set),
+    frozenset: Codec(3, set, _same, frozenset),
+    int: Codec(4, bytes, _int_bytes, lambda payload: int.from_bytes(payload, "big", signed=True)),
+    complex: Codec(5, list, lambda value: [value.real, value.imag], complex),
+    BoxedBytearray: Codec(6, bytes, bytes, bytearray),
+    datetime: Codec(7, list, _datetime_fields, _datetime),
+    date: Codec(8, list, lambda value: [value.year, value.month, value.day], date),
+    time: Codec(9, list, _time_fields, _time),
+    timedelta: Codec(10, list, lambda value: [value.days, value.seconds, value.microseconds], timedelta),
+    timezone: Codec(11, list, _timezone_fields, _timezone),
+    deque: Codec(17, list, lambda value: [list(value), value.maxlen], deque),
+    range: Codec(18, list, lambda value: [value.start, value.stop, value.step], range),
+    OrderedDict: Codec(19, dict, _items, OrderedDict),
+    Counter: Codec(20, dict, _items, Counter),
+    defaultdict: Codec(21, list, _defaultdict_fields, _defaultdict),
 }
 
 # Types of modules that take long to import are entered by name: a value of such a type can only exist once
 # the module is loaded.
 _LATE: Final[dict[str, Codec]] = {
-    "zoneinfo.ZoneInfo": Codec(12, "list", _zone_fields, _zone),
-    "uuid.UUID": Codec(13, "list", lambda value: [value.bytes, value.is_safe.value], _uuid),
-    "decimal.Decimal": Codec(14, "raw", lambda value: str(value).encode("ascii"), _decimal),
-    "fractions.Fraction": Codec(15, "list", lambda value: [value.numerator, value.denominator], _fraction),
+    "zoneinfo.ZoneInfo": Codec(12, list, _zone_fields, _zone),
+    "uuid.UUID": Codec(13, list, lambda value: [value.bytes, value.is_safe.value], _uuid),
+    "decimal.Decimal": Codec(14, bytes, lambda value: str(value).encode("ascii"), _decimal),
+    "fractions.Fraction": Codec(15, list, lambda value: [value.numerator, value.denominator], _fraction),
     **{f"pathlib.{kind}": _PATH for kind in _PATHS},
 }
 

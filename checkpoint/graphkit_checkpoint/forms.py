@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, Flag
 from typing import Any, NamedTuple
 
+from graphkit_checkpoint.codecs import typed
 from graphkit_checkpoint.errors import UnknownTypeError
 
 Form = tuple[Callable[[Any], Any], Callable[[Any], Any]]

@@ -43,7 +43,7 @@ class Registration(NamedTuple):
 
     def codec(self) -> Codec:
         name, dump = self.name, self.dump
-        return Codec(0, "list", lambda value: [name, dump(value)], load_registered)
+        return Codec(0, list, lambda value: [name, dump(value)], load_registered)
 
 
 _NAMES: Final[dict[str, Registration]] = {}

@@ -51,7 +51,7 @@ _LOOKALIKES: Final = frozenset({bytearray, memoryview, ExtType, Timestamp})
 _TO_INSPECT: Final = _LOOKALIKES | {list, dict}
 _TO_SEARCH: Final = frozenset({list, dict, Timestamp})
 
-_BY_CODE: Final = {**BY_CODE, 0: Codec(0, "list", list, load_registered)}
+_BY_CODE: Final = {**BY_CODE, 0: Codec(0, list, list, load_registered)}
 
 # ExtType's own constructor spends more time on checks than the packing takes.
 _extension = functools.partial(tuple.__new__, ExtType)
@@ -133,12 +133,11 @@ def _encode(room: int, value: Any) -> ExtType:
     codec = CODECS.get(kind) or late_codec(kind) or former_codec(kind)
     if codec is None:
         raise Refused(unregistered(kind))
-    payload = codec.to(value)
-    if codec.parts == "set":
-        payload = _write_set(payload, room)
-    elif codec.parts != "raw":
-        payload = _write(payload, room)
-    return _extension((codec.code, payload))
+    code, shape, to, _ = codec
+    payload = to(value)
+    if shape is not bytes:
+        payload = _write_set(payload, room) if shape is set else _write(payload, room)
+    return _extension((code, payload))
 
 
 def _write_set(value: Any, room: int) -> bytes:
@@ -203,12 +202,13 @@ def _decode(room: int, code: int, payload: bytes) -> Any:
     codec = _BY_CODE.get(code)
     if codec is None:
         raise CheckpointCorruptError(f"A stored value has the unknown extension code {code}.")
-    if codec.parts == "raw":
-        return codec.from_(payload)
+    _, shape, _, from_ = codec
+    if shape is bytes:
+        return from_(payload)
     parts = _read(payload, room)
-    if codec.parts == "list":
-        return codec.from_(*typed(list, parts))
-    return codec.from_(typed(dict if codec.parts == "dict" else list, parts))
+    if shape is list:
+        return from_(*typed(list, parts))
+    return from_(typed(dict if shape is dict else list, parts))
 
 
 def _refuse_timestamps(value: Any) -> None:

@@ -89,8 +89,9 @@ def register_annotations(annotation: Any) -> None:
             pending += _within(found)
 
 
-def load_registered(name: Any, state: Any) -> Any:
+def load_registered(*record: Any) -> Any:
     """The object of a record, or UnknownTypeError if its type is unknown here or no longer fits."""
+    name, state = record
     registration = _NAMES.get(typed(str, name))
     if registration is None:
         raise UnknownTypeError(

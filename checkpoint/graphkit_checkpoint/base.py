@@ -15,8 +15,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
 from graphkit_checkpoint.layout import Rows, encode
@@ -41,6 +40,18 @@ class BaseCheckpointSaver(ABC):
         self._worker: ThreadPoolExecutor | None = None
         self._worker_pid = 0
         self._worker_lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
 
     @abstractmethod
     def find(
@@ -96,13 +107,6 @@ class BaseCheckpointSaver(ABC):
     def encode(self, commit: Commit) -> Rows:
         """The first half of `commit`, for callers that write later: values are read now."""
         return encode(commit, self.lease)
-
-    def history(self, thread_id: str, namespace: str = "") -> Iterator[Saved]:
-        """All checkpoints, newest first, each complete."""
-        for checkpoint_id in self.checkpoint_ids(thread_id, namespace):
-            saved = self.load(thread_id, namespace, checkpoint_id)
-            if saved is not None:
-                yield saved
 
     @property
     def worker(self) -> ThreadPoolExecutor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost, refuse_busy
 from graphkit_checkpoint.layout import (
@@ -48,14 +47,6 @@ class InMemorySaver(BaseCheckpointSaver):
         super().__init__()
         self._threads: dict[str, _Thread] = {}
         self._lock = threading.Lock()
-
-    def __enter__(self) -> InMemorySaver:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def find(
         self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None

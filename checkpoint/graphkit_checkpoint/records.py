@@ -42,6 +42,11 @@ class Checkpoint:
     changed: Mapping[str, Any] = field(default_factory=dict)
     cleared: Collection[str] = ()
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """The metadata with what every checkpoint has: where it came from, and its step."""
+        return {"source": self.source, "step": self.step, **self.metadata}
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pending:

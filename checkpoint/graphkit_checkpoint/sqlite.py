@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from sqlalchemy import create_engine
@@ -63,7 +62,7 @@ class SqliteSaver(SqlSaver):
         self._closes_engine = self._closes_connection and not self._shared
         super().__init__(_engine_of(location, timeout), lease=lease)
         try:
-            self._set_up()
+            self.setup()
         except BaseException:
             self.close()
             raise
@@ -72,26 +71,6 @@ class SqliteSaver(SqlSaver):
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
         """The saver for a path; use it in `with` or `async with`, which closes it."""
         return cls(conn_string, **options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def setup(self) -> None:
-        """Create the tables. Done when the saver is made; calling it again is harmless."""
-        self._set_up()
 
     def _connect(self) -> Connection:
         """The saver's own connection, with transactions as it needs them.
@@ -113,7 +92,8 @@ class SqliteSaver(SqlSaver):
         dialect.do_begin = _begin
         return connection
 
-    def _set_up(self) -> None:
+    def setup(self) -> None:
+        """Create the tables. Done when the saver is made; calling it again is harmless."""
         with self._transaction("read") as connection:
             names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
         ours = any(name.startswith(PREFIX) for name in names)

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from graphkit.constants import INTERRUPT
-from graphkit.door import Breakpoints, Door, Options, Setting, check_nodes, merged, positive_int
+from graphkit.door import Door, RunOptions, Setting, check_nodes, merged, positive_int
 from graphkit.drivers.session import Kernel
 from graphkit.engine.loop import ParentCommand, run
 from graphkit.engine.program import Program
-from graphkit.engine.request import End, Names
+from graphkit.engine.request import End, Names, Request
 from graphkit.errors import InvalidUpdateError
 from graphkit.streams import AsyncChunks, check_modes, chunks, config_at, describe
-from graphkit.types import Durability, RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
+from graphkit.types import RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
 from graphkit_checkpoint.base import BaseCheckpointSaver, check_thread_id
 from graphkit_checkpoint.cache import BaseCache
 from graphkit_checkpoint.records import Saved
@@ -33,22 +33,6 @@ __all__ = ["CompiledGraph", "check_nodes"]
 
 T = TypeVar("T")
 QUIET: frozenset[str] = frozenset()
-
-
-class RunOptions(TypedDict, total=False):
-    """Options of one run.
-
-    `context` is given to nodes as `runtime.context`. `durability`: "sync" (default) commits every superstep
-    before anything of it is shown, "async" while the next one runs, "exit" once at the end.
-    `interrupt_before`, `interrupt_after` replace the breakpoints given to `compile` ([]: none).
-    `executor` runs the nodes of this run.
-    """
-
-    context: Any
-    durability: Durability | None
-    interrupt_before: Breakpoints
-    interrupt_after: Breakpoints
-    executor: Executor | None
 
 
 class CompiledGraph:
@@ -143,10 +127,9 @@ class CompiledGraph:
         that stops early ends the run; the thread can be used at once.
         """
         modes = check_modes(stream_mode)
-        thread_id = self._thread_of(config)
         with closing(self._events(input, config, options, _wanted(modes))) as events:
             for event in events:
-                for mode, chunk in chunks(event, modes, thread_id):
+                for mode, chunk in chunks(event, modes):
                     yield chunk if isinstance(stream_mode, str) else (mode, chunk)
 
     def astream(
@@ -172,14 +155,10 @@ class CompiledGraph:
         options: RunOptions,
         opened: list[AsyncDriver],
     ) -> AsyncGenerator[Any, None]:
-        thread_id = self._thread_of(config)
         async with aclosing(self._aevents(input, config, options, _wanted(modes), opened)) as events:
             async for event in events:
-                for mode, chunk in chunks(event, modes, thread_id):
+                for mode, chunk in chunks(event, modes):
                     yield chunk if bare else (mode, chunk)
-
-    def _thread_of(self, config: RunnableConfig | None) -> str:
-        return str(merged(self._setting.config, config).get("configurable", {}).get("thread_id", ""))
 
     def _events(
         self, input: Any, config: RunnableConfig | None, options: RunOptions, listen: frozenset[str]
@@ -188,7 +167,7 @@ class CompiledGraph:
         from graphkit.drivers.termination import writing_on_sigterm
 
         listen = listen | {"tasks", "updates"} if self.debug else listen
-        door = Door(self._setting, input, config, Options(**options))
+        door = Door(self._setting, input, config, options)
         driver = SyncDriver(door.session(listen))
         try:
             request = door.request(listen, driver.emit if "custom" in listen else None, False)
@@ -216,7 +195,7 @@ class CompiledGraph:
         from graphkit.drivers.termination import writing_on_sigterm
 
         listen = listen | {"tasks", "updates"} if self.debug else listen
-        door = Door(self._setting, input, config, Options(**options))
+        door = Door(self._setting, input, config, options)
         driver = AsyncDriver(door.session(listen))
         opened.append(driver)
         try:
@@ -273,7 +252,7 @@ class CompiledGraph:
         return opened[0].result  # type: ignore[no-any-return]
 
     def _result(self, end: End, config: RunnableConfig | None) -> RunResult:
-        where = config_at(self._thread_of(config), end.checkpoint_id) if end.checkpoint_id else config
+        where = config_at(end.thread_id, end.checkpoint_id, end.namespace) if end.checkpoint_id else config
         return RunResult(
             status=end.status,
             value=end.values,
@@ -353,7 +332,6 @@ class CompiledGraph:
         config: RunnableConfig,
         values: Any,
         as_node: str | None = None,
-        task_id: str | None = None,
     ) -> RunnableConfig:
         """Write values as if `as_node` had returned them; returns the config of the new checkpoint.
 
@@ -361,17 +339,16 @@ class CompiledGraph:
         None ends the thread, "__copy__" with None copies the checkpoint. At an older checkpoint this makes
         a fork. Raises `ConcurrentUpdateError` while a run owns the thread.
         """
-        return self.bulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
+        return self.bulk_update_state(config, [[StateUpdate(values, as_node)]])
 
     async def aupdate_state(
         self,
         config: RunnableConfig,
         values: Any,
         as_node: str | None = None,
-        task_id: str | None = None,
     ) -> RunnableConfig:
         """`update_state` on the running event loop."""
-        return await self.abulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
+        return await self.abulk_update_state(config, [[StateUpdate(values, as_node)]])
 
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
@@ -380,12 +357,12 @@ class CompiledGraph:
         from graphkit.drivers.sync import SyncDriver
 
         with closing(self._edit_door(config)) as door:
-            driver = SyncDriver(door.session(QUIET))
-            events = driver.drive(self._edit(door, supersteps, False))
+            request = self._edit_request(door, supersteps, False)
+            events = SyncDriver(door.session(QUIET)).drive(self._edit(request, supersteps))
             try:
                 next(events)
             except StopIteration as stop:
-                return config_at(self._thread_of(config), stop.value)
+                return config_at(request.thread_id, stop.value, request.namespace)
             raise AssertionError("editing emits nothing")
 
     async def abulk_update_state(
@@ -395,21 +372,27 @@ class CompiledGraph:
         from graphkit.drivers.aio import AsyncDriver
 
         with closing(self._edit_door(config)) as door:
+            request = self._edit_request(door, supersteps, True)
             driver = AsyncDriver(door.session(QUIET))
-            async for _ in driver.drive(self._edit(door, supersteps, True)):
+            async for _ in driver.drive(self._edit(request, supersteps)):
                 raise AssertionError("editing emits nothing")
-            return config_at(self._thread_of(config), driver.result)
+            return config_at(request.thread_id, driver.result, request.namespace)
 
     def _edit_door(self, config: RunnableConfig) -> Door:
         self._address(config, "update_state")
-        return Door(self._setting, None, config, Options(), nests=False)
+        return Door(self._setting, None, config, {}, nests=False)
 
-    def _edit(self, door: Door, supersteps: Sequence[Sequence[StateUpdate]], is_async: bool) -> Kernel:
-        from graphkit.engine.edit import edit
-
+    def _edit_request(
+        self, door: Door, supersteps: Sequence[Sequence[StateUpdate]], is_async: bool
+    ) -> Request:
         if not supersteps:
             raise ValueError("no supersteps were given; give a list of lists of StateUpdate")
-        return edit(self.program, door.request(QUIET, None, is_async), supersteps)
+        return door.request(QUIET, None, is_async)
+
+    def _edit(self, request: Request, supersteps: Sequence[Sequence[StateUpdate]]) -> Kernel:
+        from graphkit.engine.edit import edit
+
+        return edit(self.program, request, supersteps)
 
     # Drawing
 
@@ -443,8 +426,7 @@ class _Search:
                 yield checkpoint_id
 
     def takes(self, saved: Saved) -> bool:
-        point = saved.checkpoint
-        metadata = {"source": point.source, "step": point.step, **point.metadata}
+        metadata = saved.checkpoint.described
         taken = all(key in metadata and metadata[key] == value for key, value in self.filter.items())
         if taken and self.left is not None:
             self.left -= 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 
 from graphkit.drivers.session import Session
 from graphkit.engine.attempt import Live, Scope
@@ -26,15 +26,20 @@ if TYPE_CHECKING:
 Breakpoints = Sequence[str] | Literal["*"] | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class Options:
-    """What a caller may say of one run, besides its input and config."""
+class RunOptions(TypedDict, total=False):
+    """Options of one run.
 
-    context: Any = None
-    durability: Durability | None = None
-    interrupt_before: Breakpoints = None
-    interrupt_after: Breakpoints = None
-    executor: Executor | None = None
+    `context` is given to nodes as `runtime.context`. `durability`: "sync" (default) commits every superstep
+    before anything of it is shown, "async" while the next one runs, "exit" once at the end.
+    `interrupt_before`, `interrupt_after` replace the breakpoints given to `compile` ([]: none).
+    `executor` runs the nodes of this run.
+    """
+
+    context: Any
+    durability: Durability | None
+    interrupt_before: Breakpoints
+    interrupt_after: Breakpoints
+    executor: Executor | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -54,10 +59,20 @@ class Setting:
     config: RunnableConfig
 
 
+class Address(NamedTuple):
+    """Where a run stands in storage; `token` is its claim."""
+
+    thread_id: str = ""
+    namespace: str = ""
+    checkpoint_id: str | None = None
+    token: str = ""
+
+
 class Door:
     """One run's way in. `close` it when the run has ended.
 
-    With `nests`, a run that is made inside a task becomes part of that task's run.
+    With `nests`, a run that is made inside a task becomes part of that task's run: of its thread and its
+    claim. It stays a run of its own if its config names another thread, or if only its own graph has a saver.
     """
 
     def __init__(
@@ -65,47 +80,39 @@ class Door:
         setting: Setting,
         given: Any,
         config: RunnableConfig | None,
-        options: Options,
+        options: RunOptions,
         nests: bool = True,
     ) -> None:
         self.setting = setting
         self.given = given
         self.options = options
         self.config = merged(setting.config, config)
-        self.frame = _surrounding(self.config) if nests else None
+        around = current.get()
+        self.frame = around if nests and around and _belongs(around, self.config, setting) else None
         if self.frame is not None:
             self.config = merged(_inheritable(self.frame), self.config)
+        self.saver = None if setting.alone else self._inherited("saver") or setting.saver
+        self.pool = options.get("executor") or setting.executor or self._inherited("pool")
+        # One deeper than whatever runs here, nested or not: its tasks wait for this run's.
+        self.depth = around.attempt.scope.depth + 1 if around else 0
         self.token = ""
 
     def session(self, listen: frozenset[str]) -> Session:
         return Session(
             saver=self.saver,
             cache=self.setting.cache,
-            pool=self.options.executor or self.setting.executor or self._inherited("pool"),
-            depth=self.frame.attempt.scope.depth + 1 if self.frame else 0,
+            pool=self.pool,
+            depth=self.depth,
             live="custom" in listen,
         )
-
-    @property
-    def saver(self) -> BaseCheckpointSaver | None:
-        if self.setting.alone:
-            return None
-        inherited: BaseCheckpointSaver | None = self._inherited("saver")
-        return inherited or self.setting.saver if self._joins_thread else self.setting.saver
-
-    @property
-    def _joins_thread(self) -> bool:
-        """Whether this run is part of the thread of the task around it."""
-        return self.frame is not None and (self._inherited("saver") is not None or self.setting.saver is None)
 
     def _inherited(self, name: str) -> Any:
         return getattr(self.frame.attempt.scope.live, name) if self.frame else None
 
     def request(self, listen: frozenset[str], emit: Callable[[Any], None] | None, is_async: bool) -> Request:
         """The run as asked for. Raises `InvalidThreadIdError` and `ValueError`s naming the option."""
-        nested, saver = self.frame is not None, self.saver
-        place = self._nested_place() if nested else self._own_place()
-        durability = self._durability()
+        nested, stored = self.frame is not None, self.saver is not None
+        address = self._nested_address() if nested else self._own_address()
         limit = positive_int(
             self.config.get("recursion_limit", self.setting.recursion_limit), "recursion_limit"
         )
@@ -115,76 +122,64 @@ class Door:
         program, options = self.setting.program, self.options
         return Request(
             input=self.given,
-            scope=self._scope(place, durability, emit, is_async),
-            nonce=os.urandom(4).hex() if saver is not None or not nested else place["namespace"],
-            stored=saver is not None,
-            durability=durability,
+            scope=self._scope(address, emit, is_async),
+            nonce=os.urandom(4).hex() if stored or not nested else address.namespace,
+            stored=stored,
+            checkpoint_id=address.checkpoint_id,
             recursion_limit=limit,
             max_concurrency=concurrency,
-            before=_override(options.interrupt_before, self.setting.before, program, "interrupt_before"),
-            after=_override(options.interrupt_after, self.setting.after, program, "interrupt_after"),
+            before=_override(
+                options.get("interrupt_before"), self.setting.before, program, "interrupt_before"
+            ),
+            after=_override(options.get("interrupt_after"), self.setting.after, program, "interrupt_after"),
             listen=listen,
             metadata=dict(self.config.get("metadata") or {}),
             nested=nested,
             answers=self.frame.attempt.answers if self.frame else {},
-            **place,
         )
 
-    def _own_place(self) -> dict[str, Any]:
-        configurable = self.config.get("configurable", {})
+    def _own_address(self) -> Address:
         if self.saver is None:
-            return {"thread_id": "", "namespace": "", "checkpoint_id": None, "token": ""}
+            return Address()
+        configurable = self.config.get("configurable", {})
         thread_id = check_thread_id(configurable.get("thread_id"))
         self.token = new_token()
-        return {
-            "thread_id": thread_id,
-            "namespace": configurable.get("checkpoint_ns") or "",
-            "checkpoint_id": configurable.get("checkpoint_id"),
-            "token": self.token,
-        }
+        namespace = configurable.get("checkpoint_ns") or ""
+        return Address(thread_id, namespace, configurable.get("checkpoint_id"), self.token)
 
-    def _nested_place(self) -> dict[str, Any]:
+    def _nested_address(self) -> Address:
         """Below the task around this run: its thread, its claim, and a namespace for each call it makes."""
         assert self.frame is not None
         frame, scope = self.frame, self.frame.attempt.scope
         call, frame.calls = frame.calls, frame.calls + 1
         own = f"{frame.attempt.node.name}:{frame.id}" + (f":{call}" if call else "")
-        return {
-            "thread_id": scope.thread_id or "",
-            "namespace": f"{scope.namespace}|{own}" if scope.namespace else own,
-            "checkpoint_id": None,
-            "token": scope.token,
-        }
+        namespace = f"{scope.namespace}|{own}" if scope.namespace else own
+        return Address(scope.thread_id, namespace, None, scope.token)
 
-    def _scope(
-        self,
-        place: dict[str, Any],
-        durability: Durability,
-        emit: Callable[[Any], None] | None,
-        is_async: bool,
-    ) -> Scope:
-        options, setting = self.options, self.setting
-        context = options.context if options.context is not None else self._inherited("context")
+    def _scope(self, address: Address, emit: Callable[[Any], None] | None, is_async: bool) -> Scope:
+        setting, context = self.setting, self.options.get("context")
         return Scope(
             config=self.config,
-            thread_id=place["thread_id"],
-            namespace=place["namespace"],
-            token=place["token"],
-            durability=durability,
+            thread_id=address.thread_id,
+            namespace=address.namespace,
+            token=address.token,
+            durability=self._durability(),
             unchecked_matching=setting.program.unchecked_matching,
-            depth=self.frame.attempt.scope.depth + 1 if self.frame else 0,
+            depth=self.depth,
             is_async=is_async,
             live=Live(
                 saver=self.saver,
                 store=setting.store if setting.store is not None else self._inherited("store"),
-                context=_context(setting.context_schema, context),
+                context=_context(
+                    setting.context_schema, context if context is not None else self._inherited("context")
+                ),
                 emit=emit,
-                pool=options.executor or setting.executor or self._inherited("pool"),
+                pool=self.pool,
             ),
         )
 
     def _durability(self) -> Durability:
-        given = self.options.durability
+        given = self.options.get("durability")
         if given is None:
             return self.frame.attempt.scope.durability if self.frame else "sync"
         if given not in get_args(Durability):
@@ -196,13 +191,13 @@ class Door:
             forget_token(self.token)
 
 
-def _surrounding(config: RunnableConfig) -> Frame | None:
-    """The task that this run is made from; None if there is none, or the config names another thread."""
-    frame = current.get()
-    if frame is None:
-        return None
+def _belongs(frame: Frame, config: RunnableConfig, setting: Setting) -> bool:
+    """Whether a run made inside this task is part of that task's run."""
+    scope = frame.attempt.scope
     thread_id = config.get("configurable", {}).get("thread_id")
-    return frame if thread_id is None or thread_id == frame.attempt.scope.thread_id else None
+    if thread_id is not None and thread_id != scope.thread_id:
+        return False
+    return scope.live.saver is not None or setting.saver is None
 
 
 def _inheritable(frame: Frame) -> RunnableConfig:

@@ -68,7 +68,7 @@ class Frame:
         answer = self.attempt.answers.get(asked)
         if answer is None:
             raise self._open(asked, value, name, index, response_schema)
-        if answer.fingerprint != _mark(value, name) and not self.attempt.scope.unchecked_matching:
+        if not self.attempt.scope.unchecked_matching and answer.fingerprint != _mark(value, name):
             raise self._refuse(index, answer, value)
         return self._validated(asked, answer.value, response_schema)
 
@@ -106,7 +106,7 @@ class Frame:
             from graphkit.responses import ResponseSchema
 
             schema = ResponseSchema.of(response_schema).json_schema
-        fingerprint(value)  # a value that cannot be stored is refused here, where it was given
+        content = fingerprint(value)  # a value that cannot be stored is refused here, where it was given
         interrupt = Interrupt(
             value=value,
             id=question,
@@ -116,7 +116,7 @@ class Frame:
             namespace=self.attempt.scope.namespace,
             response_schema=schema,
         )
-        self.asked.append((interrupt, _mark(value, name)))
+        self.asked.append((interrupt, content if name is None else _mark(value, name)))
         return GraphInterrupt((interrupt,))
 
     def _refuse(self, index: int | None, answer: Answer, value: Any) -> InterruptMismatchError:

@@ -71,7 +71,6 @@ INJECTED: dict[str, Callable[[Frame], Any]] = {
     "runtime": runtime_of,
     "writer": lambda frame: frame.emit,
     "store": lambda frame: frame.attempt.scope.live.store,
-    "previous": lambda frame: frame.attempt.scope.previous,
 }
 """What a function gets for having a parameter of this name."""
 

@@ -34,7 +34,7 @@ def snapshot(program: Program, saved: Saved, thread_id: str, namespace: str, at_
         values=_values(program, standing.state, tasks if at_head else ()),
         next=tuple(task.name for task in tasks if not (task.finished and at_head and task.name != START)),
         config=config_at(thread_id, point.id, namespace),
-        metadata={"source": point.source, "step": point.step, **point.metadata},
+        metadata=point.described,
         created_at=iso(point.created_at),
         parent_config=config_at(thread_id, point.parent_id, namespace) if point.parent_id else None,
         tasks=shown,

@@ -50,7 +50,7 @@ def check_modes(modes: StreamMode | Sequence[StreamMode]) -> tuple[StreamMode, .
     return wanted
 
 
-def chunks(event: Any, modes: Sequence[StreamMode], thread_id: str) -> Iterator[tuple[StreamMode, Any]]:
+def chunks(event: Any, modes: Sequence[StreamMode]) -> Iterator[tuple[StreamMode, Any]]:
     """What an event means in each of the modes; most mean something in one or two."""
     kind = type(event)
     for mode in modes:
@@ -63,11 +63,11 @@ def chunks(event: Any, modes: Sequence[StreamMode], thread_id: str) -> Iterator[
         elif mode == "tasks" and kind in (TaskStarted, TaskEnded) and event.name != START:
             yield mode, _task(event)
         elif mode == "checkpoints" and kind is CheckpointSaved:
-            yield mode, _checkpoint(event, thread_id)
+            yield mode, _checkpoint(event)
         elif mode == "custom" and kind is Custom:
             yield mode, event.value
         elif mode == "debug" and kind in (TaskStarted, TaskEnded, CheckpointSaved):
-            yield from ((mode, framed) for framed in _framed(event, thread_id))
+            yield from ((mode, framed) for framed in _framed(event))
 
 
 def _halted(event: Halted, mode: StreamMode) -> dict[str, Any]:
@@ -95,24 +95,24 @@ def _task(event: TaskStarted | TaskEnded) -> dict[str, Any]:
     }
 
 
-def _checkpoint(event: CheckpointSaved, thread_id: str) -> dict[str, Any]:
+def _checkpoint(event: CheckpointSaved) -> dict[str, Any]:
     point = event.checkpoint
     parent = point.parent_id
     return {
-        "config": config_at(thread_id, point.id),
-        "parent_config": config_at(thread_id, parent) if parent else None,
+        "config": config_at(event.thread_id, point.id, event.namespace),
+        "parent_config": config_at(event.thread_id, parent, event.namespace) if parent else None,
         "values": event.values,
-        "metadata": {"source": point.source, "step": point.step, **point.metadata},
+        "metadata": point.described,
         "next": list(event.next),
         "tasks": [{"id": task, "name": name, "interrupts": (), "state": None} for task, name in event.tasks],
     }
 
 
-def _framed(event: Any, thread_id: str) -> Iterator[dict[str, Any]]:
+def _framed(event: Any) -> Iterator[dict[str, Any]]:
     """An event of "tasks" or "checkpoints" with its step, time and kind."""
     if isinstance(event, CheckpointSaved):
         step, moment, kind = event.checkpoint.step, event.checkpoint.created_at, "checkpoint"
-        payload = _checkpoint(event, thread_id)
+        payload = _checkpoint(event)
     elif event.name == START:
         return
     else:

@@ -197,7 +197,6 @@ class StateUpdate(NamedTuple):
 
     values: Any
     as_node: str | None = None
-    task_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ def test_every_checkpoint_of_a_long_history_is_read_as_it_was(saver: BaseCheckpo
         found = saver.load("t", checkpoint_id=f"c{number:04}")
         assert found is not None
         assert found.values == {f"k{n % 3}": n for n in range(number + 1)}
-    assert [saved.checkpoint.id for saved in saver.history("t")] == [f"c{n:04}" for n in range(39, -1, -1)]
+    assert saver.checkpoint_ids("t") == [f"c{n:04}" for n in range(39, -1, -1)]
 
 
 def test_a_fork_is_read_along_its_own_branch(saver: BaseCheckpointSaver) -> None:

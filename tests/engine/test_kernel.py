@@ -37,7 +37,7 @@ def program() -> Program:
 
 def request(given: Any) -> Request:
     scope = Scope(config={}, thread_id="t", token="owner")
-    return Request(input=given, scope=scope, nonce="n0", stored=True, thread_id="t", token="owner")
+    return Request(input=given, scope=scope, nonce="n0", stored=True)
 
 
 def by_hand(saver: InMemorySaver, given: Any) -> Iterator[tuple[Any, Any]]:

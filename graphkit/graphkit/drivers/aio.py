@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from graphkit.drivers.execute import aexecute, execute
+from graphkit.drivers.pools import NodePool, pool_at
 from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
-from graphkit.drivers.standing import NodePool, pool_at
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Outcome
 from graphkit.engine.events import Custom

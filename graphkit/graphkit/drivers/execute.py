@@ -15,7 +15,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from graphkit.drivers.standing import pool_at, run_in_standing_loop
+from graphkit.drivers.pools import pool_at, run_in_standing_loop
 from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome, Target
 from graphkit.engine.loop import ParentCommand
 from graphkit.engine.program import Branch, Callee

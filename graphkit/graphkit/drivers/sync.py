@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from graphkit.drivers.execute import aexecute, execute
+from graphkit.drivers.pools import LoopFuture, NodePool, pool_at, submit_to_loop
 from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
-from graphkit.drivers.standing import LoopFuture, NodePool, pool_at, submit_to_loop
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Outcome
 from graphkit.engine.events import Custom

@@ -41,14 +41,13 @@ class Scope:
     """What all tasks of one run share."""
 
     config: RunnableConfig
-    thread_id: str | None = None
+    thread_id: str = ""
     namespace: str = ""
     token: str = ""
     durability: Durability = "sync"
     unchecked_matching: bool = False
     depth: int = 0
     is_async: bool = False
-    previous: Any = None
     live: Live = Live()
 
     def __reduce__(self) -> Any:
@@ -91,6 +90,7 @@ class Attempt:
     number: int = 1
     state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any]] | None = None
     failure: BaseException | None = None
+    cache_key: tuple[str, str] | None = None
     alone: bool = False
 
     def again(self, **changes: Any) -> Attempt:

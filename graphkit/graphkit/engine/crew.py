@@ -73,7 +73,9 @@ class Crew:
         self.tasks = run.standing.tasks
         self.at = run.standing.checkpoint_id or ""
         self.single = len(self.tasks) == 1
-        self.waiting = deque([task for task in self.tasks if task.runnable])
+        self.waiting: deque[tuple[Task, Attempt | None]] = deque(
+            [(task, None) for task in self.tasks if task.runnable]
+        )
         self.live: dict[Attempt, Task] = {}
         self.retrying: dict[Attempt, Task] = {}
         self.timers: list[tuple[float, int, Attempt, bool]] = []
@@ -108,10 +110,11 @@ class Crew:
         room = len(self.waiting) if limit is None else limit - len(self.live)
         attempts = []
         while self.waiting and room > 0:
-            task = self.waiting.popleft()
-            attempt = self._attempt(task)
-            if attempt.node.cache is not None and (yield from self._cached(attempt, task)):
-                continue
+            task, attempt = self.waiting.popleft()
+            if attempt is None:
+                attempt = self._attempt(task)
+                if attempt.cache_key is not None and (yield from self._cached(attempt.cache_key, task)):
+                    continue
             attempts.append(attempt)
             room -= 1
             yield from self._enlist(attempt, task)
@@ -120,20 +123,22 @@ class Crew:
 
     def _attempt(self, task: Task) -> Attempt:
         spec, state = self.program.spec(task.name), self.run.standing.state
+        arg = self._input(task, spec)
         return Attempt(
             spec,
-            self._input(task, spec),
+            arg,
             task.place,
             self.request.scope,
             self.program.words,
             {**self.request.answers, **task.answers} if self.request.answers else task.answers,
             state=(state.channels, state.view) if spec.branches else None,
+            cache_key=self._cache_key(spec, arg) if spec.cache is not None else None,
             alone=self.single,
         )
 
-    def _cached(self, attempt: Attempt, task: Task) -> Effects:
+    def _cached(self, key: tuple[str, str], task: Task) -> Effects:
         """Reply: whether the task's output was found in the cache."""
-        found = yield effects.CacheGet(*self._cache_key(attempt.node, attempt.arg))
+        found = yield effects.CacheGet(*key)
         if found is not None:
             self._finish(task, output_of(found))
         return found is not None
@@ -182,11 +187,9 @@ class Crew:
 
     def _done(self, attempt: Attempt, task: Task, outcome: Done) -> Effects:
         self._finish(task, outcome)
-        if attempt.node.cache is not None:
+        if attempt.cache_key is not None and attempt.node.cache is not None:
             value = {"writes": [list(write) for write in outcome.writes], "targets": outcome.targets}
-            ttl = attempt.node.cache.ttl
-            namespace, key = self._cache_key(attempt.node, attempt.arg)
-            yield effects.CachePut(namespace, key, value, ttl)
+            yield effects.CachePut(*attempt.cache_key, value, attempt.node.cache.ttl)
 
     def _finish(self, task: Task, output: Done) -> None:
         task.output = output
@@ -207,9 +210,7 @@ class Crew:
             yield from self._retry_later(attempt, task, policy)
             return
         if attempt.node.handler is not None and attempt.failure is None and isinstance(error, Exception):
-            handling = attempt.again(failure=error)
-            yield from self._enlist(handling, task)
-            yield effects.Start((handling,))
+            self.waiting.appendleft((task, attempt.again(failure=error)))
             return
         # Siblings that have been started run to their end and are recorded: whether one of them has finished
         # does not depend on when another one fails. Nothing more is started.
@@ -254,8 +255,7 @@ class Crew:
             if is_timeout:
                 yield from self._time_out(attempt)
             else:
-                yield from self._enlist(attempt, self.retrying.pop(attempt))
-                yield effects.Start((attempt,))
+                self.waiting.appendleft((self.retrying.pop(attempt), attempt))
 
     def _time_out(self, attempt: Attempt) -> Effects:
         task = self.live.pop(attempt, None)

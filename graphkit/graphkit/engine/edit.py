@@ -15,7 +15,7 @@ from graphkit.engine.attempt import Attempt, Done, Failed, Place
 from graphkit.engine.prepare import Effects, Standing, newest, reopen
 from graphkit.engine.program import Callee, NodeSpec, Program
 from graphkit.engine.request import Request
-from graphkit.engine.state import Changes, Entry, Plan, State, work_of
+from graphkit.engine.state import Changes, Entry, State, plan_of, work_of
 from graphkit.engine.tasks import entries_of, make_tasks
 from graphkit.engine.updates import writes_of_input
 from graphkit.errors import InvalidUpdateError
@@ -39,7 +39,7 @@ def edit(
     commit = Commit(
         request.thread_id,
         request.namespace,
-        request.token,
+        request.scope.token,
         editor.standing.tip,
         True,
         opening.thread,
@@ -111,7 +111,7 @@ class Editor:
         state = self.standing.state
         changes, self.standing.amended = self.standing.amended.add(state.apply(entries)), Changes()
         plan = state.follow(entries)
-        self._append("update", changes, state.control(plan, sorted(names)), work_of(plan), now, plan)
+        self._append("update", changes, state.control(plan, sorted(names)), work_of(plan), now)
 
     def _spec(self, name: str) -> NodeSpec:
         if name != START and name not in self.program.nodes:
@@ -163,7 +163,6 @@ class Editor:
         control: dict[str, Any],
         work: Any,
         now: float,
-        plan: Plan | None = None,
     ) -> None:
         standing = self.standing
         first = -1 if source == "input" else 0
@@ -184,9 +183,8 @@ class Editor:
             )
         )
         standing.step, standing.checkpoint_id = step, new_id
-        if plan is not None:
-            self.control, self.work = control, work
-            standing.tasks = make_tasks(plan, new_id, self.request.namespace, step)
+        self.control, self.work = control, work
+        standing.tasks = make_tasks(plan_of(control, work), new_id, self.request.namespace, step)
 
 
 def _given(values: Any) -> Any:

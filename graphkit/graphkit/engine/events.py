@@ -47,6 +47,8 @@ class Halted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved:
+    thread_id: str
+    namespace: str
     checkpoint: Checkpoint
     values: Any
     next: tuple[str, ...]

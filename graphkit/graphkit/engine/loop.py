@@ -122,6 +122,8 @@ class Run:
             values=self._shown(),
             next=left,
             asked=asked,
+            thread_id=self.request.thread_id,
+            namespace=self.request.namespace,
             checkpoint_id=standing.checkpoint_id if self.request.stored else None,
         )
 
@@ -289,7 +291,7 @@ class Run:
         commit = Commit(
             request.thread_id,
             request.namespace,
-            request.token,
+            request.scope.token,
             self.standing.tip,
             claims and owns,
             self.opening.thread,
@@ -318,7 +320,9 @@ class Run:
             tasks = self.crew.tasks if self.crew is not None else []
             names = [task.name for task in tasks if error.task_id in (None, task.id)]
             where = f"node {', '.join(map(repr, names))}" if names else "the input"
-        return UnserializableStateError(f"{where}: {error}")
+        explained = UnserializableStateError(f"thread {self.request.thread_id!r}, {where}: {error}")
+        vars(explained).update(vars(error))
+        return explained
 
     def _writers(self, channel: str) -> str:
         if self.crew is None:
@@ -348,6 +352,8 @@ class Run:
             state = State(self.program, self.opening.saved.values if self.opening.saved else {}, None)
             tasks = [start_task(None, checkpoint.id, self.request.namespace, checkpoint.step)]
         return CheckpointSaved(
+            thread_id=self.request.thread_id,
+            namespace=self.request.namespace,
             checkpoint=checkpoint,
             values=state.values(),
             next=tuple(task.name for task in tasks),
@@ -380,9 +386,8 @@ def _wrote(task: Task, channel: str) -> bool:
 
 def _culprits(error: BaseException, crew: Crew) -> list[Task]:
     """The tasks whose output cannot be stored; the others' must not be lost with it."""
-    cause = error.__cause__
-    if not isinstance(cause, UnserializableStateError):
+    if not isinstance(error, UnserializableStateError):
         return []
-    if cause.channel is not None:
-        return [task for task in crew.unrecorded if _wrote(task, cause.channel)]
-    return [task for task in crew.unrecorded if task.id == cause.task_id]
+    if error.channel is not None:
+        return [task for task in crew.unrecorded if _wrote(task, error.channel)]
+    return [task for task in crew.unrecorded if task.id == error.task_id]

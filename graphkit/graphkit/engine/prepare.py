@@ -111,11 +111,11 @@ def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iter
 class Preparation:
     """Decides what a run starts from. One method per kind of input."""
 
-    def __init__(self, program: Program, request: Request, opening: Opening | None) -> None:
+    def __init__(self, program: Program, request: Request, opening: Opening) -> None:
         self.program = program
         self.request = request
-        self.opening = opening or Opening(None, None, False)
-        self.saved = self.opening.saved
+        self.opening = opening
+        self.saved = opening.saved
 
     def prepare(self) -> Effects:
         """Reply: `Prepared`. Raises everything a wrong input can raise."""

@@ -17,7 +17,7 @@ Names = frozenset[str] | Literal["*"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`nonce` makes this run's checkpoint ids unique; `token` is its claim on the thread.
+    """`nonce` makes this run's checkpoint ids unique; the scope's `token` is its claim on the thread.
 
     `stored` says that there is a saver. A `nested` run happens inside a task of another run: the claim is
     that run's, and its `answers` are looked through for questions asked here. `listen` names the kinds of
@@ -28,11 +28,7 @@ class Request:
     scope: Scope
     nonce: str
     stored: bool
-    thread_id: str = ""
-    namespace: str = ""
     checkpoint_id: str | None = None
-    token: str = ""
-    durability: Durability = "sync"
     recursion_limit: int = DEFAULT_RECURSION_LIMIT
     max_concurrency: int | None = None
     before: Names = frozenset()
@@ -41,6 +37,18 @@ class Request:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     nested: bool = False
     answers: Mapping[str, Answer] = field(default_factory=dict)
+
+    @property
+    def thread_id(self) -> str:
+        return self.scope.thread_id
+
+    @property
+    def namespace(self) -> str:
+        return self.scope.namespace
+
+    @property
+    def durability(self) -> Durability:
+        return self.scope.durability
 
     @property
     def writes_at_end(self) -> bool:
@@ -55,6 +63,8 @@ class End:
     values: Any
     next: tuple[str, ...] = ()
     asked: list[tuple[Interrupt, str]] = field(default_factory=list)
+    thread_id: str = ""
+    namespace: str = ""
     checkpoint_id: str | None = None
 
     @property

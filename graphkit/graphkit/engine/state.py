@@ -97,11 +97,6 @@ class State:
         else:
             self.transient.discard(key)
 
-    def reset(self) -> None:
-        """A new turn begins: nothing of the last one is waited for."""
-        self.joins.clear()
-        self.deferred.clear()
-
     def apply(self, entries: Sequence[Entry], advance: bool = True) -> Changes:
         """Apply writes; with `advance` they end a superstep, and transient values that were not written go.
 

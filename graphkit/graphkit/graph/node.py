@@ -153,6 +153,3 @@ def seconds(timeout: float | timedelta | TimeoutPolicy | None) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"a timeout must be a positive number of seconds, not {timeout!r}")
     return float(value)
-
-
-Action = Callable[..., Any]

@@ -178,7 +178,7 @@ class CompiledGraph:
             raise self._for_parent(door, command) from None
         finally:
             door.close()
-        if door.frame is not None and end.asked:
+        if door.frame is not None and end.waits:
             door.frame.pass_on(end.asked)
         return end
 
@@ -210,7 +210,7 @@ class CompiledGraph:
             raise self._for_parent(door, command) from None
         finally:
             door.close()
-        if door.frame is not None and driver.result.asked:
+        if door.frame is not None and driver.result.waits:
             door.frame.pass_on(driver.result.asked)
 
     def _shown(self, events: Generator[Any, None, Any]) -> Generator[Any, None, Any]:

@@ -89,8 +89,8 @@ class Door:
         self.config = merged(setting.config, config)
         around = current.get()
         self.frame = around if nests and around and _belongs(around, self.config, setting) else None
-        if self.frame is not None:
-            self.config = merged(_inheritable(self.frame), self.config)
+        if nests and around is not None:
+            self.config = merged(_inheritable(around), self.config)
         self.saver = None if setting.alone else self._inherited("saver") or setting.saver
         self.pool = options.get("executor") or setting.executor or self._inherited("pool")
         # One deeper than whatever runs here, nested or not: its tasks wait for this run's.

@@ -32,6 +32,7 @@ __all__ = [
     "EmptyInputError",
     "GraphInterrupt",
     "GraphRecursionError",
+    "GraphVersionError",
     "GraphkitError",
     "InterruptMismatchError",
     "InvalidGraphError",
@@ -79,6 +80,10 @@ class NodeTimeoutError(GraphkitError, TimeoutError):
     """A node ran longer than its timeout; a result that arrives later is refused."""
 
 
+class GraphVersionError(GraphkitError, RuntimeError):
+    """A thread was left by another version of the graph, and this one cannot go on from there."""
+
+
 class NoPendingInterruptError(GraphkitError, ValueError):
     """An answer was given, and nothing on the thread waits for one."""
 
@@ -88,7 +93,9 @@ class AlreadyAnsweredError(GraphkitError, ValueError):
 
 
 class InvalidResponseError(GraphkitError, ValueError):
-    """The answer does not fit the question's `response_schema`; the question stays open."""
+    """The answer does not fit the question's `response_schema`; the question (its id) stays open."""
+
+    question: str | None = None
 
 
 class UnknownInterruptError(GraphkitError, KeyError):

@@ -11,7 +11,12 @@ from typing import Any
 
 from graphkit.engine.attempt import Answer, Attempt
 from graphkit.engine.identity import question_id
-from graphkit.errors import GraphInterrupt, InterruptMismatchError, InvalidResponseError
+from graphkit.errors import (
+    GraphInterrupt,
+    InterruptMismatchError,
+    InvalidResponseError,
+    UnserializableStateError,
+)
 from graphkit.types import Interrupt
 from graphkit_checkpoint.serde import fingerprint
 
@@ -40,6 +45,7 @@ class Frame:
         "mismatch",
         "named",
         "next_index",
+        "paused",
         "rejected",
         "task_id",
     )
@@ -52,6 +58,7 @@ class Frame:
         self.named: set[str] = set()
         self.asked: list[tuple[Interrupt, str]] = []
         self.events: list[Any] = []
+        self.paused = False
         self.mismatch: InterruptMismatchError | None = None
         self.rejected: tuple[str, InvalidResponseError] | None = None
 
@@ -64,7 +71,9 @@ class Frame:
     def ask(self, value: Any, name: str | None, response_schema: Any) -> Any:
         """The answer to this question; raises `GraphInterrupt` if there is none yet."""
         index = self._count(name)
-        asked = question_id(self.id, name, index)
+        # The error handler of a node asks questions of its own, not those of the node that failed.
+        asker = self.id if self.attempt.failure is None else f"{self.id}/handler"
+        asked = question_id(asker, name, index)
         answer = self.attempt.answers.get(asked)
         if answer is None:
             raise self._open(asked, value, name, index, response_schema)
@@ -87,8 +96,9 @@ class Frame:
         return None
 
     def pass_on(self, questions: list[tuple[Interrupt, str]]) -> None:
-        """A nested graph waits for answers, so this task does."""
+        """A nested graph waits for answers, or at a breakpoint (no questions), so this task does."""
         self.asked.extend(questions)
+        self.paused = True
         raise GraphInterrupt(tuple(question for question, _ in questions))
 
     def emit(self, value: Any) -> None:
@@ -106,7 +116,7 @@ class Frame:
             from graphkit.responses import ResponseSchema
 
             schema = ResponseSchema.of(response_schema).json_schema
-        content = fingerprint(value)  # a value that cannot be stored is refused here, where it was given
+        content = self._content(value)
         interrupt = Interrupt(
             value=value,
             id=question,
@@ -118,6 +128,15 @@ class Frame:
         )
         self.asked.append((interrupt, content if name is None else _mark(value, name)))
         return GraphInterrupt((interrupt,))
+
+    def _content(self, value: Any) -> str:
+        """The fingerprint of what is shown. What cannot be stored is refused here, where it was given."""
+        try:
+            return fingerprint(value)
+        except UnserializableStateError as error:
+            raise UnserializableStateError(
+                f"a question of node {self.attempt.node.name!r}: {error}"
+            ) from error
 
     def _refuse(self, index: int | None, answer: Answer, value: Any) -> InterruptMismatchError:
         self.mismatch = InterruptMismatchError(
@@ -135,6 +154,7 @@ class Frame:
         try:
             return ResponseSchema.of(response_schema).validate(value)
         except InvalidResponseError as error:
+            error.question = question
             self.rejected = (question, error)
             raise
 

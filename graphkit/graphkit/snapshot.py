@@ -10,7 +10,6 @@ from graphkit.engine.prepare import reopen
 from graphkit.engine.program import Program
 from graphkit.engine.state import preview, show
 from graphkit.engine.tasks import Task, entries_of
-from graphkit.errors import InvalidUpdateError
 from graphkit.streams import config_at, iso, update_of
 from graphkit.types import PregelTask, RunnableConfig, StateSnapshot
 from graphkit_checkpoint.records import Saved
@@ -45,11 +44,11 @@ def snapshot(program: Program, saved: Saved, thread_id: str, namespace: str, at_
 def _values(program: Program, state: Any, tasks: Sequence[Task]) -> Any:
     entries = [entry for entry in entries_of(tasks, program) if entry.name != START]
     if not entries:
-        return state.values()
+        return state.everything()
     try:
-        return show(program, preview(state.channels, state.view, entries))
-    except InvalidUpdateError:
-        return state.values()  # the writes of finished tasks contradict each other; running on says so
+        return show(program, preview(state.channels, state.view, entries), narrow=False)
+    except Exception:  # a reducer refuses what finished tasks wrote; running on says so, looking must not
+        return state.everything()
 
 
 def _task(task: Task, at_head: bool) -> PregelTask:

@@ -67,6 +67,7 @@ class AsyncDriver:
                     step, reply = kernel.throw, error
         except StopIteration as stop:
             self.result = stop.value
+            self._raise_if_cancelled()
             self.kernel = None
         except GeneratorExit:
             self.abandon()

@@ -21,7 +21,7 @@ from graphkit.engine.loop import ParentCommand
 from graphkit.engine.program import Branch, Callee
 from graphkit.engine.state import Entry, preview
 from graphkit.engine.updates import checked_targets, read_output
-from graphkit.errors import GraphInterrupt, InvalidUpdateError, NodeError
+from graphkit.errors import GraphInterrupt, InvalidResponseError, InvalidUpdateError, NodeError
 from graphkit.frame import Frame, current
 from graphkit.runtime import injected
 from graphkit.types import Send
@@ -44,7 +44,7 @@ def execute(attempt: Attempt) -> Outcome:
             try:
                 value = (callee.call or callee.acall)(*args, **kwargs)  # type: ignore[misc]
                 if type(value) not in _NEVER_AWAITED and inspect.isawaitable(value):
-                    value = run_in_standing_loop(value)
+                    value = run_in_standing_loop(value, attempt.scope.depth)
             except BaseException as error:
                 callee, args, kwargs = steps.throw(error)
             else:
@@ -104,7 +104,7 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
             output.targets += _chosen(branch, chosen, attempt)
     except (Exception, GraphInterrupt, ParentCommand, BaseExceptionGroup) as error:
         return _raised(attempt, frame, error)
-    if frame.asked or frame.mismatch or frame.rejected:
+    if frame.asked or frame.paused or frame.mismatch or frame.rejected:
         return _swallowed(attempt, frame)
     return Done(output.writes, output.targets, frame.events)
 
@@ -143,7 +143,7 @@ def _mapped(branch: Branch, option: Any, attempt: Attempt) -> Any:
 
 
 def _raised(attempt: Attempt, frame: Frame, error: BaseException) -> Outcome:
-    if frame.asked:
+    if frame.asked or frame.paused:
         if not _carries_interrupt(error):
             return _swallowed(attempt, frame)
         return Asked(frame.asked, frame.events)
@@ -152,9 +152,10 @@ def _raised(attempt: Attempt, frame: Frame, error: BaseException) -> Outcome:
     if frame.mismatch is not None:
         return Failed(frame.mismatch, None, frame.events)
     if frame.rejected is not None:
-        question, refused = frame.rejected
-        return Failed(refused, question, frame.events)
-    return Failed(error, None, frame.events)
+        return Failed(frame.rejected[1], frame.rejected[0], frame.events)
+    # A graph below may have refused the answer: it is withdrawn here too.
+    question = error.question if isinstance(error, InvalidResponseError) else None
+    return Failed(error, question, frame.events)
 
 
 def _carries_interrupt(error: BaseException) -> bool:

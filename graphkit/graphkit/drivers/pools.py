@@ -1,7 +1,7 @@
 """What outlives a run: the pools that blocking nodes run in, and the loop that serves async nodes of sync runs.
 
-A graph that is called inside a node uses the pool one level down, so tasks only ever wait for tasks of a
-deeper level and nested fan-outs cannot starve each other.
+A graph that is called inside a node uses the pool and the loop one level down, so tasks only ever wait for tasks
+of a deeper level: nested fan-outs cannot starve each other, and no loop waits for itself.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def pool_at(depth: int) -> NodePool:
     return pool
 
 
-@functools.lru_cache(maxsize=1)
-def _loop_of(pid: int) -> asyncio.AbstractEventLoop:
+@functools.lru_cache(maxsize=64)
+def _loop_of(pid: int, depth: int) -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="graphkit-loop", daemon=True).start()
     return loop
@@ -81,46 +81,64 @@ def _loop_of(pid: int) -> asyncio.AbstractEventLoop:
 class LoopFuture(Future[T]):
     """The result of a coroutine on the standing loop; cancelling it cancels the coroutine."""
 
-    task: asyncio.Task[T] | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.loop = loop
+        self.task: asyncio.Task[T | _Ending] | None = None
 
     def stop(self, patience: float) -> None:
         """Cancel the coroutine and wait until it has ended, at most `patience` seconds."""
         ended = threading.Event()
         self.add_done_callback(lambda _: ended.set())
-        standing_loop().call_soon_threadsafe(lambda: self.task and self.task.cancel())
+        self.loop.call_soon_threadsafe(lambda: self.task and self.task.cancel())
         ended.wait(patience)
 
 
-def standing_loop() -> asyncio.AbstractEventLoop:
+class _Ending:
+    """`SystemExit` or `KeyboardInterrupt` from a coroutine: raised there they would end the loop for everybody."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def standing_loop(depth: int) -> asyncio.AbstractEventLoop:
+    """The loop for async nodes of sync runs at this nesting depth; a deeper one may keep this one waiting."""
     with _lock:
-        return _loop_of(os.getpid())
+        return _loop_of(os.getpid(), depth)
 
 
-def submit_to_loop(work: Coroutine[Any, Any, T]) -> LoopFuture[T]:
+def submit_to_loop(work: Coroutine[Any, Any, T], depth: int) -> LoopFuture[T]:
     """Start a coroutine on the standing loop with this thread's context."""
-    future: LoopFuture[T] = LoopFuture()
-    context = contextvars.copy_context()
-    loop = standing_loop()
+    context, loop = contextvars.copy_context(), standing_loop(depth)
+    future: LoopFuture[T] = LoopFuture(loop)
+
+    async def guarded() -> T | _Ending:
+        try:
+            return await work
+        except (KeyboardInterrupt, SystemExit) as error:
+            return _Ending(error)
 
     def start() -> None:
-        future.task = loop.create_task(work, context=context)
+        future.task = loop.create_task(guarded(), context=context)
         future.task.add_done_callback(lambda task: _settle(future, task))
 
     loop.call_soon_threadsafe(start)
     return future
 
 
-def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
+def _settle(future: Future[T], task: asyncio.Task[T | _Ending]) -> None:
     if task.cancelled():
         future.set_exception(asyncio.CancelledError("the node's coroutine was cancelled"))
     elif (error := task.exception()) is not None:
         future.set_exception(error)
+    elif isinstance(result := task.result(), _Ending):
+        future.set_exception(result.error)
     else:
-        future.set_result(task.result())
+        future.set_result(result)
 
 
-def run_in_standing_loop(work: Awaitable[T]) -> T:
+def run_in_standing_loop(work: Awaitable[T], depth: int) -> T:
     async def awaited() -> T:
         return await work
 
-    return submit_to_loop(awaited()).result()
+    return submit_to_loop(awaited(), depth).result()

@@ -101,7 +101,7 @@ class SyncDriver:
 
     def _submit(self, attempt: Attempt) -> Future[Outcome]:
         if attempt.node.callee.is_async and self.session.pool is None:
-            return submit_to_loop(aexecute(attempt))
+            return submit_to_loop(aexecute(attempt), self.session.depth)
         pool = self.session.pool or pool_at(self.session.depth)
         if isinstance(pool, (NodePool, ThreadPoolExecutor)):
             return pool.submit(contextvars.copy_context().run, execute, attempt)

@@ -15,7 +15,7 @@ from graphkit.engine.prepare import Effects, Standing
 from graphkit.engine.program import NodeSpec, Program
 from graphkit.engine.request import Request
 from graphkit.engine.tasks import Task, output_of, output_record, question_records
-from graphkit.errors import NodeTimeoutError
+from graphkit.errors import InterruptMismatchError, NodeTimeoutError, UnserializableStateError
 from graphkit.types import Command, RetryPolicy
 from graphkit_checkpoint.records import Pending
 from graphkit_checkpoint.serde import fingerprint
@@ -204,6 +204,9 @@ class Crew:
 
     def _failed(self, attempt: Attempt, task: Task, outcome: Failed) -> Effects:
         error = outcome.error
+        if outcome.rejected is not None or isinstance(error, InterruptMismatchError):
+            self._fails(task, outcome)  # a person has to act: neither a retry nor a handler can
+            return
         policy = next((policy for policy in attempt.node.retry if policy.applies_to(error)), None)
         tries_left = policy is not None and attempt.number < policy.max_attempts and attempt.failure is None
         if policy is not None and tries_left and not self.failures:
@@ -212,10 +215,13 @@ class Crew:
         if attempt.node.handler is not None and attempt.failure is None and isinstance(error, Exception):
             self.waiting.appendleft((task, attempt.again(failure=error)))
             return
+        self._fails(task, outcome)
+
+    def _fails(self, task: Task, outcome: Failed) -> None:
         # Siblings that have been started run to their end and are recorded: whether one of them has finished
         # does not depend on when another one fails. Nothing more is started.
         self.failures.append((task, outcome))
-        self._tell(task, error=repr(error))
+        self._tell(task, error=repr(outcome.error))
         self.waiting.clear()
         self.retrying.clear()
 
@@ -284,9 +290,20 @@ class Crew:
             if now < self.batch_due:
                 return
         self.batch_due = None
-        done, self.unrecorded = self.unrecorded, []
-        pending = [output_record(task, self.program.channels) for task in done]
-        pending += self.asked
-        self.asked = []
-        yield from self.run.record(pending, self.at)
+        pending = [output_record(task, self.program.channels) for task in self.unrecorded]
+        try:
+            yield from self.run.record([*pending, *self.asked], self.at)
+        except UnserializableStateError as error:
+            self._cannot_be_stored(error)
+            return
+        self.unrecorded, self.asked = [], []
         yield from self.run.flush()
+
+    def _cannot_be_stored(self, error: UnserializableStateError) -> None:
+        """The output of a task is refused: the task has failed, its siblings go on."""
+        task = next((task for task in self.unrecorded if task.id == error.task_id), None)
+        if task is None:
+            raise error
+        task.output = None
+        self.unrecorded.remove(task)
+        self._fails(task, Failed(error))

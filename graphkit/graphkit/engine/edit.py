@@ -18,7 +18,7 @@ from graphkit.engine.request import Request
 from graphkit.engine.state import Changes, Entry, State, plan_of, work_of
 from graphkit.engine.tasks import entries_of, make_tasks
 from graphkit.engine.updates import writes_of_input
-from graphkit.errors import InvalidUpdateError
+from graphkit.errors import InvalidUpdateError, UnserializableStateError
 from graphkit.types import StateUpdate
 from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Tip
 
@@ -46,7 +46,15 @@ def edit(
         True,
         editor.checkpoints,
     )
-    yield effects.Save(commit)
+    try:
+        yield effects.Save(commit)
+    except UnserializableStateError as error:
+        names = ", ".join(repr(update.as_node) for updates in supersteps for update in updates)
+        explained = UnserializableStateError(
+            f"update_state of thread {request.thread_id!r} as {names}, channel {error.channel!r}: {error}"
+        )
+        vars(explained).update(vars(error))
+        raise explained from error
     return editor.checkpoints[-1].id
 
 
@@ -94,7 +102,9 @@ class Editor:
         elif update.as_node == COPY:
             self._append("fork", Changes(), self.control, self.work, now)
         else:
-            self._append("update", Changes(), {"next": [], "ran": self.control.get("ran", [])}, None, now)
+            finished = [task for task in self.standing.tasks if task.name != START]
+            changes = self.standing.state.apply(entries_of(finished, self.program))
+            self._append("update", changes, {"next": [], "ran": self.control.get("ran", [])}, None, now)
 
     def _as_nodes(self, updates: list[StateUpdate], now: float) -> Effects:
         entries: list[Entry] = []
@@ -109,7 +119,7 @@ class Editor:
             siblings = [task for task in self.standing.tasks if task.name not in names]
             entries = entries_of(siblings, self.program) + entries
         state = self.standing.state
-        changes, self.standing.amended = self.standing.amended.add(state.apply(entries)), Changes()
+        changes = state.apply(entries)
         plan = state.follow(entries)
         self._append("update", changes, state.control(plan, sorted(names)), work_of(plan), now)
 
@@ -165,6 +175,7 @@ class Editor:
         now: float,
     ) -> None:
         standing = self.standing
+        changes, standing.amended = standing.amended.add(changes), Changes()
         first = -1 if source == "input" else 0
         step, parent = max(first, standing.step + 1), standing.checkpoint_id
         new_id = self.newest = identity.checkpoint_id(now, step, self.request.nonce, self.newest)

@@ -12,7 +12,9 @@ Invariant 6 (finished): a task with a recorded output is never started again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphkit.engine import effects, identity
@@ -83,7 +85,7 @@ class Run:
         prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
         self.standing = prepared.standing
         if prepared.idle:
-            return self._end()
+            return (yield from self._idle())
         try:
             yield from self._enter(prepared)
             while self.standing.tasks and not self.paused:
@@ -98,6 +100,20 @@ class Run:
         return self._end()
 
     # Beginning and ending
+
+    def _idle(self) -> Generator[effects.Effect, Any, End]:
+        """Nothing to do: show what there is, and what is still waited for."""
+        end = self._end()
+        if end.asked:
+            self._show_halt(end)
+        elif "values" in self.request.listen:
+            self.held.append(StateChanged(values=self.standing.state.everything()))
+        yield from self.flush()
+        return end
+
+    def _show_halt(self, end: End) -> None:
+        if self.request.listen & {"updates", "values"}:
+            self.held.append(Halted(interrupts=end.interrupts, values=self._everything()))
 
     def _enter(self, prepared: Prepared) -> Effects:
         """Claim the thread. A new input is applied in the same commit unless a branch has to choose."""
@@ -119,7 +135,7 @@ class Run:
         left = tuple(task.name for task in standing.tasks if not task.finished)
         return End(
             status="interrupted" if asked else "paused" if left else "completed",
-            values=self._shown(),
+            values=show(self.program, self._view()),
             next=left,
             asked=asked,
             thread_id=self.request.thread_id,
@@ -127,10 +143,13 @@ class Run:
             checkpoint_id=standing.checkpoint_id if self.request.stored else None,
         )
 
-    def _shown(self) -> Any:
-        """The output values, with what finished tasks of an unfinished superstep wrote."""
+    def _view(self) -> Mapping[str, Any]:
+        """The state, with what finished tasks of an unfinished superstep wrote."""
         state, entries = self.standing.state, entries_of(self.standing.tasks, self.program)
-        return show(self.program, preview(state.channels, state.view, entries)) if entries else state.values()
+        return preview(state.channels, state.view, entries) if entries else state.view
+
+    def _everything(self) -> Any:
+        return show(self.program, self._view(), narrow=False)
 
     def _check_limit(self) -> None:
         if self.steps < self.request.recursion_limit:
@@ -153,12 +172,25 @@ class Run:
             yield effects.Cancel(list(crew.live))
         if isinstance(error, (LeaseLostError, StorageError)):
             return  # nothing more can be written; the claim ends with this run's token
+        if isinstance(error, UnserializableStateError) and self.unsaved:
+            yield from self._keep_what_can_be_stored()
+            return
         pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *crew.asked]
         at = crew.at if crew is not None else self.standing.checkpoint_id or ""
         try:
             yield from self._save((), pending, at, release=True)
         except Exception as second:
             error.add_note(f"and the thread could not be given back: {second!r}")
+
+    def _keep_what_can_be_stored(self) -> Effects:
+        """With durability "exit": write as far as the first value that was refused."""
+        while self.active:
+            if self.unsaved:
+                self.unsaved.pop()
+            try:
+                yield from self._save((), (), "", release=True)
+            except UnserializableStateError:
+                continue
 
     # One superstep
 
@@ -225,8 +257,7 @@ class Run:
         """Questions are open: record everything beside the checkpoint and stop."""
         yield from self._save((), [*self._outputs(crew), *crew.asked], crew.at, release=True)
         end = self._end()
-        if self.request.listen & {"updates", "values"}:
-            self.held.append(Halted(interrupts=end.interrupts, values=end.values))
+        self._show_halt(end)
         yield from self.flush()
         return end
 
@@ -258,7 +289,9 @@ class Run:
 
     def _breaks_after(self, ran: Sequence[Task]) -> bool:
         names = self.request.after
-        return bool(names and self.standing.tasks) and any(hit(names, task.name) for task in ran)
+        if not names or not self.standing.tasks or ran[0].name == self.program.entry.name:
+            return False
+        return any(hit(names, task.name) for task in ran)
 
     # Saving and showing
 
@@ -309,6 +342,8 @@ class Run:
                 raise self._explain(error) from error
             raise
         self.active = not release
+        if release:
+            self.unsaved.clear()
 
     def _explain(self, error: UnserializableStateError) -> UnserializableStateError:
         """The storage's refusal with the names it cannot know: whose value it was."""
@@ -318,11 +353,20 @@ class Run:
             where = f"the answer to question {error.record[1]!r}"
         else:
             tasks = self.crew.tasks if self.crew is not None else []
-            names = [task.name for task in tasks if error.task_id in (None, task.id)]
-            where = f"node {', '.join(map(repr, names))}" if names else "the input"
+            found = [task for task in tasks if error.task_id in (None, task.id)]
+            names = ", ".join(repr(task.name) for task in found)
+            where = f"node {names}{self._channel_at(error, found)}" if found else "the input"
         explained = UnserializableStateError(f"thread {self.request.thread_id!r}, {where}: {error}")
         vars(explained).update(vars(error))
         return explained
+
+    def _channel_at(self, error: UnserializableStateError, tasks: Sequence[Task]) -> str:
+        """Which of a task's writes an error inside its recorded output is about."""
+        place = re.match(r"\['writes'\]\[(\d+)\]", error.path)
+        if place is None or len(tasks) != 1 or tasks[0].output is None:
+            return ""
+        stored = [key for key, _ in tasks[0].output.writes if self.program.channels[key].stored]
+        return f" wrote to channel {stored[int(place[1])]!r}"
 
     def _writers(self, channel: str) -> str:
         if self.crew is None:
@@ -335,7 +379,7 @@ class Run:
         if "checkpoints" in listen:
             self.held.extend(map(self._saved_event, checkpoints))
         if "values" in listen and not self._awaits_input:
-            self.held.append(StateChanged(values=self.standing.state.values()))
+            self.held.append(StateChanged(values=self.standing.state.everything()))
         if self.paused and "updates" in listen:
             self.held.append(Halted(interrupts=(), values=None))
 
@@ -355,7 +399,7 @@ class Run:
             thread_id=self.request.thread_id,
             namespace=self.request.namespace,
             checkpoint=checkpoint,
-            values=state.values(),
+            values=state.everything(),
             next=tuple(task.name for task in tasks),
             tasks=tuple((task.id, task.name) for task in tasks),
         )
@@ -372,11 +416,10 @@ def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
     """One checkpoint with the changes of several."""
     if not unsaved:
         return []
-    changes, last = Changes(), unsaved[-1]
+    changes, last = Changes(), replace(unsaved[-1])
     for checkpoint in unsaved:
         changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared)))
     last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, changes.cleared
-    unsaved.clear()
     return [last]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphkit.channels import MISSING
 from graphkit.constants import END, START
 from graphkit.engine import effects, identity
 from graphkit.engine.attempt import Done, Target, Write
@@ -28,7 +29,7 @@ from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
 from graphkit.engine.tasks import AMEND, OUTSIDE, Task, answer_record, make_tasks, restore, start_task
 from graphkit.engine.updates import command_parts, writes_of_input
 from graphkit.errors import EmptyInputError
-from graphkit.types import Command
+from graphkit.types import Command, Send
 from graphkit_checkpoint.records import Checkpoint, Opening, Pending, Saved, Tip
 
 Effects = Generator[effects.Effect, Any, Any]
@@ -62,13 +63,13 @@ class Prepared:
     idle: bool = False
 
 
-def reopen(program: Program, saved: Saved, namespace: str, checkpoint_id: str | None = None) -> Standing:
-    """Where a run stands at a stored checkpoint. With another `checkpoint_id` (a fork) nothing pending counts."""
+def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -> Standing:
+    """Where a run stands at a stored checkpoint. In a fork, tasks begin anew: nothing recorded of them counts."""
     checkpoint = saved.checkpoint
     control, work = checkpoint.control, checkpoint.work or {}
     state = State(program, saved.values, control)
-    at = checkpoint_id or checkpoint.id
-    pending = saved.pending if checkpoint_id is None else []
+    at = checkpoint.id
+    pending = [record for record in saved.pending if not fork or record.kind == AMEND]
     standing = Standing(state, [], checkpoint.step, at, saved.tip)
     plan = plan_of(control, work)
     for record in pending:
@@ -106,6 +107,11 @@ def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iter
         elif target != END and target not in plan.names:
             plan.names.append(target)
     plan.names.sort()
+
+
+def amend_record(key: str, writes: Iterable[Write], targets: Iterable[Target]) -> Pending:
+    value = {"writes": [[name, written] for name, written in writes], "targets": list(targets)}
+    return Pending(OUTSIDE, AMEND, key, value)
 
 
 class Preparation:
@@ -161,6 +167,9 @@ class Preparation:
             work["goto"] = goto
         state = State(self.program, saved.values if saved else {}, None)
         standing = Standing(state, [], step, None, saved.tip if saved else Tip())
+        for record in saved.pending if saved else ():
+            if record.kind == AMEND:  # an update that was to be stored with the next checkpoint: this one
+                amend(standing, Plan(), record.value["writes"], ())
         prepared = Prepared(standing)
         control = {"next": [START], "ran": []}
         checkpoint = Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work)
@@ -183,9 +192,25 @@ class Preparation:
         return Prepared(standing, arriving=False, idle=not can_move(standing))
 
     def _fork(self, saved: Saved) -> Prepared:
+        """A copy of the checkpoint, with what commands from outside changed beside it and nothing else."""
         old = saved.checkpoint
-        copy = Checkpoint("", old.id, old.step + 1, "fork", 0.0, self.request.metadata, old.control, old.work)
-        standing = reopen(self.program, saved, self.request.namespace, checkpoint_id="-")
+        standing = reopen(self.program, saved, self.request.namespace, fork=True)
+        changes, standing.amended = standing.amended, Changes()
+        names = [task.name for task in standing.tasks if task.arg is MISSING or task.name == START]
+        sends = [Send(task.name, task.arg) for task in standing.tasks if task.path[0] == "push"]
+        work = {**(old.work or {}), "sends": sends} if sends else old.work
+        copy = Checkpoint(
+            "",
+            old.id,
+            old.step + 1,
+            "fork",
+            0.0,
+            self.request.metadata,
+            {**old.control, "next": names},
+            work,
+            changes.changed,
+            changes.cleared,
+        )
         return Prepared(standing, [copy], arriving=False)
 
     def _continue_nested(self, saved: Saved) -> Prepared:
@@ -212,11 +237,14 @@ class Preparation:
         if command.update is None and not targets:
             raise ValueError("Command() is empty; give it resume=, update= or goto=")
         saved = self.saved
-        if saved is None or not self._at_head:
+        if saved is None:
             return self._begin(writes, targets or None)
+        if not self._at_head:
+            saved.pending.append(amend_record("~", writes, targets))
+            return self._fork(saved)
         standing = reopen(self.program, saved, self.request.namespace)
         if not standing.tasks:
-            return self._begin(writes, targets or None)
+            return self._begin(writes, targets)
         prepared = Prepared(standing, arriving=False)
         self._amend(prepared, writes, targets)
         return prepared
@@ -227,12 +255,11 @@ class Preparation:
         standing = prepared.standing
         saved = self.saved
         assert saved is not None
-        stored = [[key, value] for key, value in writes if self.program.channels[key].stored]
+        stored = [(key, value) for key, value in writes if self.program.channels[key].stored]
         key = f"{standing.amends:06d}"
-        record = Pending(OUTSIDE, AMEND, key, {"writes": stored, "targets": targets})
-        saved.pending.append(Pending(OUTSIDE, AMEND, key, {"writes": writes, "targets": targets}))
+        saved.pending.append(amend_record(key, writes, targets))
         prepared.standing = reopen(self.program, saved, self.request.namespace)
-        prepared.pending.append(record)
+        prepared.pending.append(amend_record(key, stored, targets))
 
     # Answers
 
@@ -250,8 +277,12 @@ class Preparation:
         routed, elsewhere = route(answers, standing.tasks, thread_id)
         for question, value in elsewhere.items():
             yield from self._check_elsewhere(question, value)
-        if routed.fresh and not self._at_head:
-            raise unknown(next(iter(routed.fresh)), thread_id)
+        if not self._at_head:
+            if routed.fresh:
+                raise unknown(next(iter(routed.fresh)), thread_id)
+            if routed.dropped:
+                raise nothing_pending(thread_id)
+            return (yield from self._current())
         if routed.dropped:
             warnings.warn(
                 f"thread {thread_id!r} waits at a breakpoint, not for an answer: the resume value was dropped. "
@@ -261,10 +292,9 @@ class Preparation:
             )
         prepared = Prepared(standing, arriving=False)
         self._record(prepared, routed.fresh)
-        self._amend(prepared, writes, targets)
-        if not (routed.fresh or routed.dropped or writes or targets):
-            if not self._at_head:
-                return (yield from self._current())
+        if routed.fresh or routed.dropped:
+            self._amend(prepared, writes, targets)
+        else:  # given before, update and goto included: no effect
             prepared.idle = not self._retries(standing, bool(routed.repeated))
         return prepared
 
@@ -296,9 +326,7 @@ class Preparation:
 
     def _retries(self, standing: Standing, here: bool) -> bool:
         """An answer given again has no effect, but picks up a run that broke off after it."""
-        if not self._at_head or not can_move(standing):
-            return False
-        return here or self.opening.abandoned
+        return can_move(standing) and (here or self.opening.abandoned)
 
 
 def can_move(standing: Standing) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphkit.channels import BaseChannel
+from graphkit.errors import GraphVersionError
 from graphkit.types import CachePolicy, RetryPolicy
 
 ROOT = "__root__"
@@ -122,7 +123,16 @@ class Program:
 
     def spec(self, name: str) -> NodeSpec:
         """The node of this name; the entry for the task that takes in the input."""
-        return self.entry if name == self.entry.name else self.nodes[name]
+        if name == self.entry.name:
+            return self.entry
+        try:
+            return self.nodes[name]
+        except KeyError:
+            raise GraphVersionError(
+                f"the thread is to go on at node {name!r}, which graph {self.name!r} does not have (it has "
+                f"{', '.join(self.nodes)}); run it with the version of the graph that left it there, or choose "
+                f"where to go on: update_state(config, None, as_node=...)"
+            ) from None
 
     @property
     def is_root(self) -> bool:

@@ -68,6 +68,10 @@ class End:
     checkpoint_id: str | None = None
 
     @property
+    def waits(self) -> bool:
+        return self.status in ("interrupted", "paused")
+
+    @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         return tuple(question for question, _ in self.asked)
 

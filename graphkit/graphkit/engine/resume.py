@@ -53,9 +53,13 @@ def response_blocks(value: object) -> dict[str, Any] | None:
     answers: dict[str, Any] = {}
     for block in value:
         response = block["interruptResponse"]
-        if not isinstance(response, Mapping) or not {"interruptId", "response"} <= set(response):
+        if (
+            not isinstance(response, Mapping)
+            or not {"interruptId", "response"} <= set(response)
+            or not isinstance(response["interruptId"], str)
+        ):
             raise ValueError(
-                f"{response!r:.200} is no interruptResponse; it needs the keys 'interruptId' and 'response'"
+                f"{response!r:.200} is no interruptResponse; it needs 'interruptId' (a string) and 'response'"
             )
         if response["interruptId"] in answers:
             raise ValueError(f"question {response['interruptId']!r} is answered twice in one call")

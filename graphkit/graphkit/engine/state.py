@@ -199,9 +199,9 @@ class State:
             control["deferred"] = self.deferred
         return control
 
-    def values(self) -> Any:
-        """The output: what a caller is shown."""
-        return show(self.program, self.view)
+    def everything(self) -> Any:
+        """All values that nodes can see, whatever the output schema leaves out."""
+        return show(self.program, self.view, narrow=False)
 
 
 def group(entries: Iterable[Entry]) -> dict[str, list[Any]]:
@@ -236,11 +236,11 @@ def preview(
     return result
 
 
-def show(program: Program, view: Mapping[str, Any]) -> Any:
-    """The output values of a view, in the order of the schema."""
+def show(program: Program, view: Mapping[str, Any], narrow: bool = True) -> Any:
+    """The values of a view in the order of the schema: those of the output, or all if not `narrow`."""
     if program.is_root:
         return next(iter(view.values()), None)
-    keys = program.channels if program.output.keys is None else program.output.keys
+    keys = program.output.keys if narrow and program.output.keys is not None else program.channels
     return {key: view[key] for key in keys if key in view}
 
 

@@ -117,16 +117,12 @@ def known_writes(pairs: Iterable[tuple[Any, Any]], node: str, words: Vocabulary)
 def attribute_pairs(instance: Any) -> list[tuple[str, Any]] | None:
     """(field, value) of a dataclass or pydantic instance; None for anything else.
 
-    A field that is None and was not set on purpose is no update.
+    All fields of a dataclass; of a model those that were set, and those that are not None.
     """
     if isinstance(instance, type):
         return None
     if dataclasses.is_dataclass(instance):
-        return [
-            (spec.name, getattr(instance, spec.name))
-            for spec in dataclasses.fields(instance)
-            if getattr(instance, spec.name) is not None or spec.default is not None
-        ]
+        return [(spec.name, getattr(instance, spec.name)) for spec in dataclasses.fields(instance)]
     fields = getattr(type(instance), "model_fields", None)
     if fields is None:
         return None

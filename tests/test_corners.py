@@ -308,6 +308,20 @@ def test_a_thread_can_be_looked_at_when_a_reducer_refuses(
 # And the rest
 
 
+def test_a_reducer_that_changes_its_argument_is_applied_once(runner: Any) -> None:
+    def extend(before: list[str], more: list[str]) -> list[str]:
+        before.extend(more)
+        return before
+
+    class Extended(TypedDict):
+        words: Annotated[list[str], extend]
+
+    Extended.__annotations__["words"] = Annotated[list[str], extend]
+    builder = StateGraph(Extended).add_node("a", lambda state: {"words": ["a"]}).add_edge(START, "a")
+    builder.add_conditional_edges("a", lambda state: "__end__", ["__end__"])
+    assert runner.invoke(builder.compile(), {"words": ["in"]}) == {"words": ["in", "a"]}
+
+
 def test_open_questions_are_streamed_again(runner: Any, saver: Any, config: RunnableConfig) -> None:
     graph = line(saver, ("ask", lambda s: {"log": [interrupt("?")]}))
     (question,) = runner.run(graph, {"x": 1}, config).interrupts

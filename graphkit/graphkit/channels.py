@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections.abc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, ClassVar, Generic, TypeVar
 
 from graphkit.errors import EmptyChannelError, InvalidUpdateError
@@ -229,6 +230,12 @@ class BinaryOperatorAggregate(_Held[V]):
 
     def blank(self) -> BinaryOperatorAggregate[V]:
         return BinaryOperatorAggregate(self.typ, self.operator, self.key)
+
+    def copy(self) -> BinaryOperatorAggregate[V]:
+        channel = self.blank()
+        # An operator may change the value in place; the original must not see it.
+        channel.value = copy(self.value) if isinstance(self.value, (list, dict, set)) else self.value
+        return channel
 
     def update(self, values: Sequence[Any]) -> bool:
         if not values:

@@ -1,7 +1,8 @@
-"""Every error graphkit raises, under one base, `GraphkitError`.
+"""The errors that tell what became of a thread, a graph or a value, under one base, `GraphkitError`.
 
-Each is also the built-in kind a caller would expect. Errors about storage and stored values
-are defined one floor down, in `graphkit_checkpoint.errors`, and listed here too.
+Each is also the built-in kind a caller would expect; a malformed argument is a plain `ValueError` or
+`TypeError`. Errors about storage and stored values are defined one floor down, in
+`graphkit_checkpoint.errors`, and listed here too.
 """
 
 from __future__ import annotations

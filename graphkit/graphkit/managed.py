@@ -1,7 +1,7 @@
 """Managed values: state keys that the engine computes. Annotate a key of the state schema with one.
 
 `RemainingSteps` is the number of supersteps left before the recursion limit, `IsLastStep` whether this is
-the last one. They are never stored and writing to them is an error.
+the last one. They are never stored, and what a node returns for them is not either.
 """
 
 from __future__ import annotations

@@ -29,9 +29,11 @@ def snapshot(program: Program, saved: Saved, thread_id: str, namespace: str, at_
     standing = reopen(program, saved, namespace)
     point, tasks = saved.checkpoint, standing.tasks
     shown = tuple(_task(task, at_head) for task in tasks)
+    # A superstep whose tasks have all finished still waits to be applied.
+    waiting = [task for task in tasks if not task.finished] or tasks
     return StateSnapshot(
         values=_values(program, standing.state, tasks if at_head else ()),
-        next=tuple(task.name for task in tasks if not (task.finished and at_head and task.name != START)),
+        next=tuple(task.name for task in (waiting if at_head else tasks)),
         config=config_at(thread_id, point.id, namespace),
         metadata=point.described,
         created_at=iso(point.created_at),

@@ -30,6 +30,7 @@ bench: $(STAMP)
 	$(RUN) benchmarks/run.py $(if $(QUICK),--quick)
 
 $(STAMP): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed'"
+	@$(PYTHON) -m venv $(VENV) || { echo "venv is missing; on Debian: apt-get install python3-venv"; exit 1; }
 	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $(STAMP)

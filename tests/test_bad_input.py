@@ -146,6 +146,13 @@ def test_a_uuid_is_taken_by_its_canonical_text(runner: Runner, build: Build, doo
 # Options of a run
 
 
+def test_an_unknown_option_of_a_run_is_refused(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    graph = build({"node": says("ran")})
+    with pytest.raises(TypeError, match="'sometimes'"):
+        runner.invoke(graph, EMPTY, config, sometimes=True)
+    assert runner.history(graph, config) == []
+
+
 @pytest.mark.parametrize("limit", [0, -1, 1.5, 5.0, "5", float("inf")], ids=repr)
 def test_a_bad_recursion_limit_is_refused_before_anything_happens(
     runner: Runner, watched: Any, ran: list[Any], config: RunnableConfig, limit: Any

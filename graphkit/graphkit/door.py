@@ -83,6 +83,11 @@ class Door:
         options: RunOptions,
         nests: bool = True,
     ) -> None:
+        unknown = sorted(set(options) - set(RunOptions.__annotations__))
+        if unknown:
+            raise TypeError(
+                f"a run has no option {', '.join(map(repr, unknown))}; it takes {', '.join(RunOptions.__annotations__)}"
+            )
         self.setting = setting
         self.given = given
         self.options = options

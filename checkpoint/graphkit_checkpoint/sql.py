@@ -177,6 +177,7 @@ class SqlSaver(BaseCheckpointSaver):
         self.engine = engine
         self._lock = threading.Lock()
         self._connection: Connection | None = None
+        self._closed = False
         self._statements = Statements(engine)
 
     # Opening and closing
@@ -190,6 +191,7 @@ class SqlSaver(BaseCheckpointSaver):
     def close(self) -> None:
         super().close()
         with self._lock:
+            self._closed = True
             connection, self._connection = self._connection, None
             if connection is not None and self._closes_connection:
                 connection.close()

@@ -123,6 +123,8 @@ class SqliteSaver(SqlSaver):
     @contextmanager
     def _transaction(self, mode: str) -> Iterator[Connection]:
         with self._lock:
+            if self._closed:
+                raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
             try:
                 if self._connection is None or self._pid != os.getpid():
                     self._connection = self._connect()

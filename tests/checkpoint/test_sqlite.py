@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, event, text
 from graphkit import START, Command, StateGraph, interrupt
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.checkpoint.sqlite.aio import AsyncSqliteSaver
+from graphkit.errors import StorageUnavailableError
 from graphkit.types import RunnableConfig
 
 
@@ -90,6 +91,14 @@ def test_one_commit_for_each_superstep_and_one_for_the_input(tmp_path: Path) -> 
         event.listen(saver.engine, "commit", commits.append)
         builder.compile(checkpointer=saver).invoke({}, CONFIG)
         assert len(commits) == len(names) + 1
+
+
+def test_a_closed_saver_says_so(tmp_path: Path) -> None:
+    saver = SqliteSaver(tmp_path / "t.sqlite")
+    saver.close()
+    saver.close()
+    with pytest.raises(StorageUnavailableError, match="closed"):
+        graph(saver).invoke({}, CONFIG)
 
 
 def test_a_wrong_synchronous_is_refused(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def line_of_three(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[An
 
 def two_beside(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, SqliteSaver]:
     """`quick` and `slow` side by side; `slow` goes through the gate when `quick` has been recorded."""
-    saver, reader = SqliteSaver(path), SqliteSaver(path)
+    saver = SqliteSaver(path)
 
     def quick(state: State) -> State:
         note(witness, "quick")
@@ -136,12 +136,13 @@ def two_beside(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, 
     def slow(state: State) -> State:
         note(witness, "slow")
         if gate_at:
-            while not recorded():
-                pass
+            with SqliteSaver(path) as reader:
+                while not recorded(reader):
+                    pass
             gate()
         return {"log": ["slow"]}
 
-    def recorded() -> bool:
+    def recorded(reader: SqliteSaver) -> bool:
         tasks = graph_on(reader).get_state(thread("t")).tasks
         return any(task.name == "quick" and task.result for task in tasks)
 

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypedDict
 
 import pytest
+from hypothesis import settings
 
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.graph import START, StateGraph
 from graphkit.types import Command, Interrupt, RunnableConfig, RunResult, StateSnapshot, interrupt
+
+# The same examples every time: a run that fails can be repeated.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.load_profile("steady")
 
 Saver: TypeAlias = Any
 """`InMemorySaver` or `SqliteSaver`."""

@@ -1,0 +1,95 @@
+"""What a node can know of its run: context, config, store, steps left; and what debug=True prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphkit import START, StateGraph, interrupt
+from graphkit.config import get_config, get_store, get_stream_writer
+from graphkit.managed import IsLastStep, RemainingSteps
+from graphkit.runtime import Runtime, get_runtime
+from graphkit.types import RunnableConfig
+
+
+@dataclasses.dataclass
+class Context:
+    user: str
+    limit: int = 3
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    left: RemainingSteps
+    last: IsLastStep
+
+
+def alone(node: Callable[..., Any], context_schema: Any = None) -> StateGraph[Any]:
+    return StateGraph(State, context_schema).add_node("node", node).add_edge(START, "node")
+
+
+@pytest.mark.parametrize("context", [Context("ada"), {"user": "ada"}], ids=["instance", "dict"])
+def test_context_reaches_nodes_and_graphs_below(runner: Any, context: Any) -> None:
+    def below(state: State, runtime: Runtime[Context]) -> State:
+        return {"log": [runtime.context.user]}
+
+    child = alone(below).compile()
+
+    def node(state: State, runtime: Runtime[Context]) -> State:
+        assert get_runtime(Context) == runtime
+        return {"log": [runtime.context, runtime.node, runtime.attempt, *child.invoke({})["log"]]}
+
+    shown = runner.invoke(alone(node, Context).compile(), {}, context=context)
+    assert shown["log"] == [Context("ada"), "node", 1, "ada"]
+
+
+def test_the_store_is_the_graphs_own(runner: Any) -> None:
+    store = {"a": 1}
+
+    def node(state: State, store: Any) -> State:
+        return {"log": [store is get_store(), store["a"]]}
+
+    assert runner.invoke(alone(node).compile(store=store), {})["log"] == [True, 1]
+
+
+def test_a_graphs_own_config_is_overridden_key_by_key(runner: Any, saver: Any) -> None:
+    def node(state: State, config: RunnableConfig) -> State:
+        assert get_config() == config
+        return {"log": [config["configurable"][key] for key in ("thread_id", "user")]}
+
+    graph = alone(node).compile(checkpointer=saver)
+    named = graph.with_config({"configurable": {"user": "ada", "thread_id": "default"}})
+    assert runner.invoke(named, {})["log"] == ["default", "ada"]
+    assert runner.invoke(named, {}, {"configurable": {"thread_id": "t"}})["log"] == ["t", "ada"]
+
+
+def test_a_node_can_see_how_many_steps_are_left(runner: Any) -> None:
+    def node(state: State) -> State:
+        return {"log": [(state["left"], state["last"])]}
+
+    builder = alone(node).add_conditional_edges("node", lambda s: "node" if len(s["log"]) < 3 else "__end__")
+    shown = runner.invoke(builder.compile(), {}, {"recursion_limit": 3})
+    assert shown == {"log": [(3, False), (2, False), (1, True)]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [get_config, get_runtime, get_store, get_stream_writer, lambda: interrupt("?")],
+    ids=["get_config", "get_runtime", "get_store", "get_stream_writer", "interrupt"],
+)
+def test_outside_of_a_run_there_is_nothing_to_know(call: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match="outside of a graph run"):
+        call()
+
+
+def test_debug_prints_what_happens(runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = alone(lambda state: {"log": ["done"]}).compile(debug=True, name="demo")
+    runner.invoke(graph, {"log": ["in"]})
+    assert capsys.readouterr().out.splitlines() == [
+        "[demo] step 1: node starts with {'log': ['in'], 'left': 100, 'last': False}",
+        "[demo] step 1: node wrote {'log': ['done']}",
+    ]

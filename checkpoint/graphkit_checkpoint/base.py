@@ -15,7 +15,8 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
 from graphkit_checkpoint.layout import Rows, encode
@@ -24,6 +25,9 @@ from graphkit_checkpoint.records import Commit, Opening, Pending, Saved, ThreadS
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+
+T = TypeVar("T")
 
 
 class BaseCheckpointSaver(ABC):
@@ -107,6 +111,36 @@ class BaseCheckpointSaver(ABC):
     def encode(self, commit: Commit) -> Rows:
         """The first half of `commit`, for callers that write later: values are read now."""
         return encode(commit, self.lease)
+
+    # The async doors: the same bodies, run where they keep no event loop waiting.
+
+    async def off_loop(self, call: Callable[..., T], *args: Any) -> T:
+        """Run a method of this saver in its own thread, if it may wait for I/O."""
+        if not self.blocking:
+            return call(*args)
+        import asyncio
+
+        return await asyncio.get_running_loop().run_in_executor(self.worker, call, *args)
+
+    async def afind(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> tuple[ThreadState | None, Saved | None]:
+        return await self.off_loop(self.find, thread_id, namespace, checkpoint_id)
+
+    async def aload(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> Saved | None:
+        return await self.off_loop(self.load, thread_id, namespace, checkpoint_id)
+
+    async def acheckpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
+        return await self.off_loop(self.checkpoint_ids, thread_id, namespace)
+
+    async def acommit(self, commit: Commit) -> None:
+        """`commit`; values are read before this waits for anything."""
+        await self.off_loop(self.write, self.encode(commit))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self.off_loop(self.delete_thread, thread_id)
 
     @property
     def worker(self) -> ThreadPoolExecutor:

@@ -5,7 +5,7 @@ Each pair of sync and async methods is two doors into one kernel; what they do i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
@@ -271,7 +271,7 @@ class CompiledGraph:
     async def aget_state(self, config: RunnableConfig) -> StateSnapshot:
         """`get_state` on the running event loop."""
         saver, where = self._address(config, "aget_state")
-        return self._snapshot(await _off_loop(saver, saver.load, *where), where)
+        return self._snapshot(await saver.aload(*where), where)
 
     def get_state_history(
         self,
@@ -301,8 +301,8 @@ class CompiledGraph:
         """`get_state_history` on the running event loop."""
         saver, where = self._address(config, "aget_state_history")
         search = _Search(filter, before, limit)
-        for checkpoint_id in search.ids(await _off_loop(saver, saver.checkpoint_ids, *where[:2])):
-            found = await _off_loop(saver, saver.load, *where[:2], checkpoint_id)
+        for checkpoint_id in search.ids(await saver.acheckpoint_ids(*where[:2])):
+            found = await saver.aload(*where[:2], checkpoint_id)
             if found is not None and search.takes(found):
                 yield self._snapshot(found, (*where[:2], checkpoint_id))
 
@@ -431,14 +431,6 @@ class _Search:
         if taken and self.left is not None:
             self.left -= 1
         return taken
-
-
-async def _off_loop(saver: BaseCheckpointSaver, call: Callable[..., T], *args: Any) -> T:
-    if not saver.blocking:
-        return call(*args)
-    import asyncio
-
-    return await asyncio.get_running_loop().run_in_executor(saver.worker, call, *args)
 
 
 def _wanted(modes: Sequence[StreamMode]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,21 @@ def test_a_deleted_thread_is_gone_and_a_running_one_stays(saver: BaseCheckpointS
     saver.delete_thread("never there")
     assert (saver.find("t"), saver.checkpoint_ids("t")) == ((None, None), [])
     assert saver.checkpoint_ids("other") == ["c0000"]
+
+
+def test_the_async_doors_lead_to_the_same_saver(saver: BaseCheckpointSaver) -> None:
+    async def through() -> None:
+        token = new_token()
+        commit = Commit("t", "", token, Tip(), claims=True, release=True, checkpoints=(point(0, k="v"),))
+        await saver.acommit(commit)
+        assert await saver.acheckpoint_ids("t") == ["c0000"]
+        state, found = await saver.afind("t")
+        assert found is not None
+        assert (state, found.values, await saver.aload("nobody")) == (found.thread, {"k": "v"}, None)
+        await saver.adelete_thread("t")
+        assert await saver.afind("t") == (None, None)
+
+    asyncio.run(through())
 
 
 def test_every_flipped_bit_changes_the_seal() -> None:

@@ -200,7 +200,7 @@ class AsyncDriver:
         saver = self.session.saver
         if saver is None or not saver.blocking:
             return call(*args)
-        return await self._finished(self.loop.run_in_executor(saver.worker, call, *args))
+        return await self._finished(asyncio.ensure_future(saver.off_loop(call, *args)))
 
     async def _finished(self, future: asyncio.Future[Any]) -> Any:
         """The result of a write that has begun. A cancellation waits until it is known whether it is done."""

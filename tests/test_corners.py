@@ -16,6 +16,7 @@ from graphkit.errors import (
     GraphVersionError,
     InvalidResponseError,
     InvalidThreadIdError,
+    InvalidUpdateError,
     NoPendingInterruptError,
     UnserializableStateError,
 )
@@ -303,6 +304,19 @@ def test_a_thread_can_be_looked_at_when_a_reducer_refuses(
     with pytest.raises(LookupError, match="picky"):
         runner.invoke(graph, {"words": "in"}, config)
     assert runner.get_state(graph, config).values == {"words": ["in"]}
+
+
+def test_a_question_beside_writes_that_contradict_each_other_is_not_lost(
+    runner: Any, saver: Any, config: RunnableConfig
+) -> None:
+    builder = StateGraph(State).add_node("ask", lambda state: {"log": [interrupt("?")]})
+    for name in ("a", "b"):
+        builder.add_node(name, lambda state: {"y": 1}).add_edge(START, name)
+    graph = builder.add_edge(START, "ask").compile(checkpointer=saver)
+    paused = runner.run(graph, {"x": 1}, config)
+    assert [question.value for question in paused.interrupts] == ["?"]
+    with pytest.raises(InvalidUpdateError, match="'y'"):
+        runner.invoke(graph, Command(resume="yes"), config)
 
 
 # And the rest

@@ -170,7 +170,7 @@ class CompiledGraph:
         door = Door(self._setting, input, config, options)
         driver = SyncDriver(door.session(listen))
         try:
-            request = door.request(listen, driver.emit if "custom" in listen else None, False)
+            request = door.request(listen, driver.emit if "custom" in listen else None)
             kernel = run(self.program, request)
             with writing_on_sigterm(request.writes_at_end), closing(driver.drive(kernel)) as events:
                 end: End = yield from self._shown(events)
@@ -199,7 +199,7 @@ class CompiledGraph:
         driver = AsyncDriver(door.session(listen))
         opened.append(driver)
         try:
-            request = door.request(listen, driver.emit if "custom" in listen else None, True)
+            request = door.request(listen, driver.emit if "custom" in listen else None)
             kernel = run(self.program, request)
             with writing_on_sigterm(request.writes_at_end):
                 async with aclosing(driver.drive(kernel)) as events:
@@ -357,7 +357,7 @@ class CompiledGraph:
         from graphkit.drivers.sync import SyncDriver
 
         with closing(self._edit_door(config)) as door:
-            request = self._edit_request(door, supersteps, False)
+            request = self._edit_request(door, supersteps)
             events = SyncDriver(door.session(QUIET)).drive(self._edit(request, supersteps))
             try:
                 next(events)
@@ -372,7 +372,7 @@ class CompiledGraph:
         from graphkit.drivers.aio import AsyncDriver
 
         with closing(self._edit_door(config)) as door:
-            request = self._edit_request(door, supersteps, True)
+            request = self._edit_request(door, supersteps)
             driver = AsyncDriver(door.session(QUIET))
             async for _ in driver.drive(self._edit(request, supersteps)):
                 raise AssertionError("editing emits nothing")
@@ -382,12 +382,10 @@ class CompiledGraph:
         self._address(config, "update_state")
         return Door(self._setting, None, config, {}, nests=False)
 
-    def _edit_request(
-        self, door: Door, supersteps: Sequence[Sequence[StateUpdate]], is_async: bool
-    ) -> Request:
+    def _edit_request(self, door: Door, supersteps: Sequence[Sequence[StateUpdate]]) -> Request:
         if not supersteps:
             raise ValueError("no supersteps were given; give a list of lists of StateUpdate")
-        return door.request(QUIET, None, is_async)
+        return door.request(QUIET, None)
 
     def _edit(self, request: Request, supersteps: Sequence[Sequence[StateUpdate]]) -> Kernel:
         from graphkit.engine.edit import edit

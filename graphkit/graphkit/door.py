@@ -114,7 +114,7 @@ class Door:
     def _inherited(self, name: str) -> Any:
         return getattr(self.frame.attempt.scope.live, name) if self.frame else None
 
-    def request(self, listen: frozenset[str], emit: Callable[[Any], None] | None, is_async: bool) -> Request:
+    def request(self, listen: frozenset[str], emit: Callable[[Any], None] | None) -> Request:
         """The run as asked for. Raises `InvalidThreadIdError` and `ValueError`s naming the option."""
         nested, stored = self.frame is not None, self.saver is not None
         address = self._nested_address() if nested else self._own_address()
@@ -127,7 +127,7 @@ class Door:
         program, options = self.setting.program, self.options
         return Request(
             input=self.given,
-            scope=self._scope(address, emit, is_async),
+            scope=self._scope(address, emit),
             nonce=os.urandom(4).hex() if stored or not nested else address.namespace,
             stored=stored,
             checkpoint_id=address.checkpoint_id,
@@ -161,7 +161,7 @@ class Door:
         namespace = f"{scope.namespace}|{own}" if scope.namespace else own
         return Address(scope.thread_id, namespace, None, scope.token)
 
-    def _scope(self, address: Address, emit: Callable[[Any], None] | None, is_async: bool) -> Scope:
+    def _scope(self, address: Address, emit: Callable[[Any], None] | None) -> Scope:
         setting, context = self.setting, self.options.get("context")
         return Scope(
             config=self.config,
@@ -171,7 +171,6 @@ class Door:
             durability=self._durability(),
             unchecked_matching=setting.program.unchecked_matching,
             depth=self.depth,
-            is_async=is_async,
             live=Live(
                 saver=self.saver,
                 store=setting.store if setting.store is not None else self._inherited("store"),

@@ -8,7 +8,7 @@ from typing import Any
 from graphkit.constants import START
 from graphkit.engine.prepare import reopen
 from graphkit.engine.program import Program
-from graphkit.engine.state import preview, show
+from graphkit.engine.state import show, view_with
 from graphkit.engine.tasks import Task, entries_of
 from graphkit.streams import config_at, iso, update_of
 from graphkit.types import PregelTask, RunnableConfig, StateSnapshot
@@ -45,12 +45,7 @@ def snapshot(program: Program, saved: Saved, thread_id: str, namespace: str, at_
 
 def _values(program: Program, state: Any, tasks: Sequence[Task]) -> Any:
     entries = [entry for entry in entries_of(tasks, program) if entry.name != START]
-    if not entries:
-        return state.everything()
-    try:
-        return show(program, preview(state.channels, state.view, entries), narrow=False)
-    except Exception:  # a reducer refuses what finished tasks wrote; running on says so, looking must not
-        return state.everything()
+    return show(program, view_with(state, entries), narrow=False)
 
 
 def _task(task: Task, at_head: bool) -> PregelTask:

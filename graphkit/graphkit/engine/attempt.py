@@ -47,7 +47,6 @@ class Scope:
     durability: Durability = "sync"
     unchecked_matching: bool = False
     depth: int = 0
-    is_async: bool = False
     live: Live = Live()
 
     def __reduce__(self) -> Any:

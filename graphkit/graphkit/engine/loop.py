@@ -23,7 +23,7 @@ from graphkit.engine.events import CheckpointSaved, Halted, StateChanged
 from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, newest, place
 from graphkit.engine.program import Program
 from graphkit.engine.request import End, Request, hit
-from graphkit.engine.state import Changes, State, preview, show, work_of
+from graphkit.engine.state import Changes, State, show, view_with, work_of
 from graphkit.engine.tasks import (
     ANSWER,
     ERROR,
@@ -145,8 +145,7 @@ class Run:
 
     def _view(self) -> Mapping[str, Any]:
         """The state, with what finished tasks of an unfinished superstep wrote."""
-        state, entries = self.standing.state, entries_of(self.standing.tasks, self.program)
-        return preview(state.channels, state.view, entries) if entries else state.view
+        return view_with(self.standing.state, entries_of(self.standing.tasks, self.program))
 
     def _everything(self) -> Any:
         return show(self.program, self._view(), narrow=False)

@@ -166,7 +166,7 @@ class State:
         """A join is complete until its target has run, so that an edit before that does not open it again."""
         for join in self.program.joins:
             barrier = self.joins.get(join_key(join))
-            if barrier is not None and join.target in ran and barrier.is_available():
+            if barrier is not None and join.target in ran and barrier.consume():
                 del self.joins[join_key(join)]
 
     def _barrier(self, join: Join) -> NamedBarrierValue:
@@ -234,6 +234,20 @@ def preview(
         else:
             result.pop(key, None)
     return result
+
+
+def view_with(state: State, entries: Sequence[Entry]) -> Mapping[str, Any]:
+    """The view with what finished tasks of an unfinished superstep wrote.
+
+    Without it where the writes contradict each other or a reducer refuses them: running on says so, and a
+    look at the thread, or a question that is open beside them, must not be lost to it.
+    """
+    if not entries:
+        return state.view
+    try:
+        return preview(state.channels, state.view, entries)
+    except Exception:
+        return state.view
 
 
 def show(program: Program, view: Mapping[str, Any], narrow: bool = True) -> Any:

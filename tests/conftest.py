@@ -1,11 +1,12 @@
 """What every test may use: both doors to a graph, both local savers, one way to build a graph.
 
 A scenario is written once: `runner` takes it through the sync and the async door, `saver` keeps its
-threads in memory and on SQLite.
+threads in memory, on SQLite and on PostgreSQL.
 """
 
 import asyncio
 import operator
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypedDict
@@ -14,16 +15,18 @@ import pytest
 from hypothesis import settings
 
 from graphkit.checkpoint.memory import InMemorySaver
+from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.graph import START, StateGraph
 from graphkit.types import Command, Interrupt, RunnableConfig, RunResult, StateSnapshot, interrupt
+from tests.postgres import PostgresServer, PostgresUnavailableError
 
 # The same examples every time: a run that fails can be repeated.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
 
 Saver: TypeAlias = Any
-"""`InMemorySaver` or `SqliteSaver`."""
+"""`InMemorySaver`, `SqliteSaver` or `PostgresSaver`."""
 Graph: TypeAlias = Any
 """A compiled graph. `Any`, because `Runner` calls its doors by name."""
 Edge: TypeAlias = tuple[Any, ...]
@@ -189,20 +192,42 @@ def open_sqlite(tmp_path: Path) -> Iterator[Callable[[], Saver]]:
         saver.close()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def saver(request: pytest.FixtureRequest, open_sqlite: Callable[[], Saver]) -> Iterator[Saver]:
-    if request.param == "sqlite":
-        yield open_sqlite()
-    else:
+@pytest.fixture
+def open_postgres(postgres_url: str) -> Iterator[Callable[[], Saver]]:
+    """Opens savers on one PostgreSQL database and closes them after the test."""
+    opened: list[Saver] = []
+
+    def open_another() -> Saver:
+        opened.append(PostgresSaver(postgres_url))
+        return opened[-1]
+
+    yield open_another
+    for saver in opened:
+        saver.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
+    if request.param == "memory":
         memory = InMemorySaver()
         yield memory
         memory.close()
+    else:
+        open_another: Callable[[], Saver] = request.getfixturevalue(f"open_{request.param}")
+        yield open_another()
 
 
 @pytest.fixture
-def reopen(open_sqlite: Callable[[], Saver]) -> Reopen:
+def reopen(request: pytest.FixtureRequest) -> Reopen:
     """Another saver object on the same storage, as another process has it; in memory just the one."""
-    return lambda saver: saver if isinstance(saver, InMemorySaver) else open_sqlite()
+
+    def open_another(saver: Saver) -> Saver:
+        if isinstance(saver, InMemorySaver):
+            return saver
+        kind = "sqlite" if isinstance(saver, SqliteSaver) else "postgres"
+        return request.getfixturevalue(f"open_{kind}")()
+
+    return open_another
 
 
 @pytest.fixture
@@ -224,3 +249,27 @@ def build(saver: Saver) -> Build:
 def spell(request: pytest.FixtureRequest) -> Spelling:
     """The ways to answer one question; every one must do the same."""
     return SPELLINGS[request.param]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The PostgreSQL of this test process. A test may stop or kill it; the next `postgres_url` starts it."""
+    try:
+        server = PostgresServer()
+        server.start()
+    except PostgresUnavailableError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"with CI set PostgreSQL must be tested: {error}")
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The SQLAlchemy URL of an empty database of this test's own."""
+    postgres_server.start()
+    database = postgres_server.create_database()
+    yield postgres_server.url(database)
+    postgres_server.start()
+    postgres_server.drop_database(database)

@@ -196,11 +196,11 @@ def test_a_cancellation_during_a_nested_commit_is_not_lost(tmp_path: Any, config
     loops: list[asyncio.AbstractEventLoop] = []
 
     class Slow(SqliteSaver):
-        def write(self, rows: Any) -> None:
-            if rows.namespace and rows.checkpoints[-1].step > 0:
+        def write_batch(self, batch: Any) -> Any:
+            if batch[0].namespace and batch[0].checkpoints[-1].step > 0:
                 loops[0].call_soon_threadsafe(entered.set)
                 time.sleep(0.05)
-            super().write(rows)
+            return super().write_batch(batch)
 
     async def quick(state: State) -> State:
         return {"log": ["quick"]}

@@ -1,12 +1,17 @@
 """The saver contract: what the engine hands over and gets back, and the rules every saver keeps.
 
 A *thread* has a head checkpoint, an owner and an epoch. A run *claims* the thread by its first commit,
-*commits* while it owns it and *releases* it with its last. Claiming is compare-and-swap on (epoch, owner)
-as they were loaded; committing is compare-and-swap on the owner; both in the transaction that writes the
-data, so that of several runs exactly one can win and a run that was replaced can write nothing.
+*commits* while it owns it and *releases* it with its last. Claiming is compare-and-swap on the epoch as it
+was loaded; committing is compare-and-swap on the owner; both in the transaction that writes the data, so
+that of several runs exactly one can win and a run that was replaced can write nothing. Everything else
+that changes a thread (copying, pruning, deleting) needs it free and counts the epoch up, so that a run that
+loaded it before cannot claim it after.
 
 Below the root namespace ("") live the checkpoints of nested graphs. They have heads of their own; the
 claim is always the root's.
+
+A saver implements three things: `reading` and `writing`, transactions on the tables, and `write`, one
+encoded commit.
 """
 
 from __future__ import annotations
@@ -15,32 +20,59 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
+from graphkit_checkpoint import upkeep
 from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
-from graphkit_checkpoint.layout import Rows, encode
+from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows, corrupt
 from graphkit_checkpoint.ownership import Holder, is_alive
-from graphkit_checkpoint.records import Commit, Opening, Pending, Saved, ThreadState
+from graphkit_checkpoint.reading import Reader
+from graphkit_checkpoint.records import Commit, Opening, Pending, Saved, ThreadState, Usage
+from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 T = TypeVar("T")
+PAGE = 32
+"""How many checkpoints of a history are read at once."""
+
+
+class SaverOptions(TypedDict, total=False):
+    """Options of every saver: see `BaseCheckpointSaver`."""
+
+    lease: float
+    ttl: float | None
+    serde: Cipher | None
+    max_value_bytes: int
 
 
 class BaseCheckpointSaver(ABC):
     """Where threads live. One object serves sync and async callers and any number of threads.
 
-    `lease` is how many seconds a claim of another host is respected after its last commit.
+    `lease` is how many seconds a claim is respected after its last commit or renewal; the claim of a process
+    of this host that is dead is not respected at all. `ttl` is how many seconds a thread is kept after its
+    last commit (None: for ever; `set_ttl` says otherwise for one thread). `serde` encrypts what is stored
+    (`EncryptedSerializer`). `max_value_bytes` limits one stored value.
     """
 
     blocking = True
     """Whether an operation may wait for I/O: then async callers are served by a thread of the saver's."""
 
-    def __init__(self, *, lease: float = 30.0) -> None:
-        self.lease = lease
+    def __init__(
+        self,
+        *,
+        lease: float = 30.0,
+        ttl: float | None = None,
+        serde: Cipher | None = None,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+    ) -> None:
+        self.lease = positive(lease, "lease")
+        self.ttl = None if ttl is None else positive(ttl, "ttl")
+        self.layout = Layout(serde, int(positive(max_value_bytes, "max_value_bytes")))
         self._worker: ThreadPoolExecutor | None = None
         self._worker_pid = 0
         self._worker_lock = threading.Lock()
@@ -57,36 +89,49 @@ class BaseCheckpointSaver(ABC):
     async def __aexit__(self, *error: object) -> None:
         self.close()
 
+    # What a saver implements
+
     @abstractmethod
-    def find(
-        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
-    ) -> tuple[ThreadState | None, Saved | None]:
-        """The thread's row and the checkpoint (default: the head), both as of one moment; None for what there
-        is not. Raises `CheckpointCorruptError`, `StorageError`s."""
+    def reading(self) -> AbstractContextManager[ReadTables]:
+        """A transaction that sees all tables as of one moment. Raises `StorageError`s."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[WriteTables]:
+        """A transaction that no other writer gets in between of. Raises `StorageError`s."""
 
     @abstractmethod
     def write(self, rows: Rows) -> None:
-        """Write one encoded commit atomically, by the rules of `refuse`."""
+        """Write one encoded commit atomically. Raises `ConcurrentUpdateError`, `LeaseLostError` and
+        `StorageError`s, and has written nothing then."""
 
     @abstractmethod
-    def checkpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
-        """The ids of all checkpoints, newest first."""
+    def renew(self, thread_id: str, token: str) -> None:
+        """Let the lease of a run begin anew, if it still owns the thread."""
 
-    @abstractmethod
-    def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
-        """The pending records of this kind and key at any checkpoint of the root namespace, newest first."""
-
-    @abstractmethod
-    def delete_thread(self, thread_id: str) -> None:
-        """Remove a thread with everything that belongs to it; an unknown one is no error.
-
-        Raises `ConcurrentUpdateError` while a run owns it.
-        """
+    def setup(self) -> None:
+        """Make or migrate what the saver needs. Done when the saver is made; calling it again is harmless."""
+        return  # in memory there is nothing to make
 
     def close(self) -> None:
-        """Release files and threads. Using the saver afterwards is an error."""
+        """Release files, connections and threads. Using the saver afterwards is an error."""
         if self._worker is not None and self._worker_pid == os.getpid():
             self._worker.shutdown()
+
+    # Runs
+
+    def find(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> tuple[ThreadState | None, Saved | None]:
+        """The thread's state and the checkpoint (default: the head), both as of one moment; None for what there
+        is not. Raises `CheckpointCorruptError`, `StorageError`s."""
+        with self.reading() as tables:
+            root = current(tables.thread(thread_id))
+            if root is None:
+                return None, None
+            row = find_row(tables, thread_id, namespace, checkpoint_id, root)
+            if row is None:
+                return root.state, None
+            return root.state, Reader(tables, self.layout, thread_id, namespace).saved(row, root.state)
 
     def open(
         self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None, claims: bool = True
@@ -104,23 +149,209 @@ class BaseCheckpointSaver(ABC):
         return self.find(thread_id, namespace, checkpoint_id)[1]
 
     def commit(self, commit: Commit) -> None:
-        """Encode and write. Raises `UnserializableStateError` before anything is written,
-        `ConcurrentUpdateError` if the claim fails, `LeaseLostError` if it was lost."""
-        self.write(encode(commit, self.lease))
+        """Encode and write. Raises `UnserializableStateError` and `StateTooLargeError` before anything is
+        written, `ConcurrentUpdateError` if the claim fails, `LeaseLostError` if it was lost."""
+        self.write(self.layout.encode(commit))
 
     def encode(self, commit: Commit) -> Rows:
         """The first half of `commit`, for callers that write later: values are read now."""
-        return encode(commit, self.lease)
+        return self.layout.encode(commit)
+
+    def begin_write(self, rows: Rows) -> Future[None]:
+        """`write` in the saver's own thread."""
+        return self.worker.submit(self.write, rows)
+
+    # Looking
+
+    def history(
+        self,
+        thread_id: str,
+        namespace: str = "",
+        *,
+        before: str | None = None,
+        limit: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+    ) -> Iterator[Saved]:
+        """Checkpoints, newest first: with ids below `before`, whose metadata (`Checkpoint.described`) has every
+        item of `filter`, at most `limit`. Read in pages, each as of one moment."""
+        left = limit
+        while left is None or left > 0:
+            page = PAGE if left is None or filter else min(left, PAGE)
+            rows, found = self._page(thread_id, namespace, before, page, filter, left)
+            yield from found
+            if len(rows) < page:
+                return
+            before = rows[-1].id
+            left = None if left is None else left - len(found)
+
+    def _page(
+        self,
+        thread_id: str,
+        namespace: str,
+        before: str | None,
+        page: int,
+        filter: Mapping[str, Any] | None,
+        left: int | None,
+    ) -> tuple[list[CheckpointRow], list[Saved]]:
+        with self.reading() as tables:
+            root = current(tables.thread(thread_id))
+            if root is None or not is_text(namespace + (before or "")):
+                return [], []
+            rows = tables.recent(thread_id, namespace, before, page)
+            reader = Reader(tables, self.layout, thread_id, namespace)
+            taken = [row for row in rows if not filter or self._matches(reader, row, filter)][:left]
+            return rows, [reader.saved(row, root.state) for row in taken]
+
+    @staticmethod
+    def _matches(reader: Reader, row: CheckpointRow, filter: Mapping[str, Any]) -> bool:
+        body = reader.body(row)
+        described = {"source": body.source, "step": row.step, **reader.metadata(body)}
+        return all(key in described and described[key] == value for key, value in filter.items())
+
+    def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
+        """The pending records of this kind and key at any checkpoint of the root namespace, newest first."""
+        with self.reading() as tables:
+            rows = tables.pending_of(thread_id, "", kind, key)
+            return [self.layout.open_pending(thread_id, "", row) for row in rows]
+
+    def thread_ids(self) -> list[str]:
+        """The ids of all threads, in order."""
+        with self.reading() as tables:
+            return tables.thread_ids()
+
+    def usage(self, thread_id: str) -> Usage:
+        """How much space the thread takes; zeros for one that does not exist."""
+        with self.reading() as tables:
+            return Usage(*tables.usage(thread_id))
+
+    # The life of a thread
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread with everything that belongs to it; an unknown one is no error.
+
+        Raises `ConcurrentUpdateError` while a run owns it.
+        """
+        with self.writing() as tables:
+            idle(tables, thread_id)
+            tables.drop_thread(thread_id)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Make a thread with the same history, open questions and nested graphs as another.
+
+        Question and checkpoint ids stay the same. An unknown source is no error and makes nothing. Raises
+        `ConcurrentUpdateError` while a run owns either, and `ValueError` if the target has a history.
+        """
+        with self.writing() as tables:
+            idle(tables, source_thread_id)
+            if idle(tables, check_thread_id(target_thread_id)) is not None:
+                raise ValueError(
+                    f"thread {target_thread_id!r} exists already; delete it or choose another id"
+                )
+            upkeep.copy(tables, self.layout, source_thread_id, target_thread_id)
+
+    def prune(
+        self,
+        thread_ids: str | Iterable[str] | None = None,
+        *,
+        keep_last: int | None = None,
+        older_than: float | None = None,
+        strategy: str | None = None,
+    ) -> int:
+        """Remove old checkpoints; returns how many. The head of a thread always stays.
+
+        Without `thread_ids` all threads are pruned and those that a run owns are passed over; a named one that is
+        owned raises `ConcurrentUpdateError`. `keep_last` keeps that many of each namespace, `older_than` those
+        younger than so many seconds; with both, what either keeps stays. `strategy="keep_latest"` means
+        `keep_last=1` and "delete" removes the threads (names of LangGraph's).
+        """
+        if strategy is not None:
+            if strategy not in ("keep_latest", "delete") or (keep_last, older_than) != (None, None):
+                raise ValueError(f"strategy must be 'keep_latest' or 'delete', and alone, not {strategy!r}")
+            keep_last = 1
+        if keep_last is None and older_than is None:
+            raise ValueError("prune() needs keep_last=, older_than= or strategy=")
+        if keep_last is not None and (isinstance(keep_last, bool) or keep_last < 1):
+            raise ValueError(f"keep_last must be a whole number of at least 1, not {keep_last!r}")
+        kept_since = None if older_than is None else time.time() - older_than
+        named = [thread_ids] if isinstance(thread_ids, str) else thread_ids
+        removed = 0
+        for thread_id in self.thread_ids() if named is None else list(named):
+            try:
+                removed += self._prune(thread_id, keep_last, kept_since, strategy == "delete")
+            except ConcurrentUpdateError:
+                if named is not None:
+                    raise
+        return removed
+
+    def _prune(self, thread_id: str, keep_last: int | None, kept_since: float | None, whole: bool) -> int:
+        with self.writing() as tables:
+            if idle(tables, thread_id) is None:
+                return 0
+            if whole:
+                count = tables.usage(thread_id)[0]
+                tables.drop_thread(thread_id)
+                return count
+            return upkeep.prune(tables, self.layout, thread_id, keep_last, kept_since)
+
+    def delete_for_runs(self, run_ids: Iterable[str]) -> int:
+        """Remove the checkpoints whose metadata says that they were made by one of these runs (`run_id`).
+
+        A thread that loses its head goes back to the newest checkpoint before it, and away if there is none.
+        Returns how many checkpoints were removed. Raises `ConcurrentUpdateError` if a run owns such a thread.
+        """
+        wanted = frozenset(map(str, run_ids))
+        removed = 0
+        for thread_id in self.thread_ids():
+            with self.reading() as seen:
+                concerned = any(upkeep.made_by(seen, self.layout, thread_id, wanted).values())
+            if concerned:
+                with self.writing() as tables:
+                    idle(tables, thread_id)
+                    ids = upkeep.made_by(tables, self.layout, thread_id, wanted)
+                    removed += upkeep.remove(tables, self.layout, thread_id, ids)
+        return removed
+
+    def set_ttl(self, thread_id: str, seconds: float | None) -> None:
+        """Keep this thread `seconds` long after its last commit, counted from now on, whatever the saver's `ttl`.
+
+        `math.inf` keeps it for ever, None goes back to the saver's. Raises `ValueError` for an unknown thread,
+        `ConcurrentUpdateError` while a run owns it.
+        """
+        if seconds is not None:
+            positive(seconds, "ttl")
+        with self.writing() as tables:
+            row = idle(tables, thread_id)
+            if row is None:
+                raise ValueError(f"thread {thread_id!r} does not exist, so its ttl cannot be set")
+            tables.put_thread(thread_id, "", row.state.head, row.state.epoch + 1, seconds)
+
+    def delete_expired(self) -> list[str]:
+        """Remove the threads whose time has run out; returns their ids. Expired threads cannot be seen either way;
+        this gives their space back. Threads that a run owns are passed over."""
+        with self.reading() as tables:
+            expired = tables.thread_ids(expired=True)
+        deleted = []
+        for thread_id in expired:
+            with self.writing() as tables:
+                row = tables.thread(thread_id)
+                if row is not None and row.expired and not is_owned(row):
+                    tables.drop_thread(thread_id)
+                    deleted.append(thread_id)
+        return deleted
 
     # The async doors: the same bodies, run where they keep no event loop waiting.
 
-    async def off_loop(self, call: Callable[..., T], *args: Any) -> T:
+    async def off_loop(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
         """Run a method of this saver in its own thread, if it may wait for I/O."""
         if not self.blocking:
-            return call(*args)
+            return call(*args, **options)
         import asyncio
+        from functools import partial
 
-        return await asyncio.get_running_loop().run_in_executor(self.worker, call, *args)
+        return await asyncio.get_running_loop().run_in_executor(self.worker, partial(call, *args, **options))
+
+    async def asetup(self) -> None:
+        await self.off_loop(self.setup)
 
     async def afind(
         self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
@@ -132,8 +363,19 @@ class BaseCheckpointSaver(ABC):
     ) -> Saved | None:
         return await self.off_loop(self.load, thread_id, namespace, checkpoint_id)
 
-    async def acheckpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
-        return await self.off_loop(self.checkpoint_ids, thread_id, namespace)
+    async def ahistory(
+        self,
+        thread_id: str,
+        namespace: str = "",
+        *,
+        before: str | None = None,
+        limit: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """`history` as an async iterator."""
+        found = self.history(thread_id, namespace, before=before, limit=limit, filter=filter)
+        while (saved := await self.off_loop(next, found, None)) is not None:
+            yield saved
 
     async def acommit(self, commit: Commit) -> None:
         """`commit`; values are read before this waits for anything."""
@@ -141,6 +383,36 @@ class BaseCheckpointSaver(ABC):
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self.off_loop(self.delete_thread, thread_id)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        await self.off_loop(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(
+        self,
+        thread_ids: str | Iterable[str] | None = None,
+        *,
+        keep_last: int | None = None,
+        older_than: float | None = None,
+        strategy: str | None = None,
+    ) -> int:
+        return await self.off_loop(
+            self.prune, thread_ids, keep_last=keep_last, older_than=older_than, strategy=strategy
+        )
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> int:
+        return await self.off_loop(self.delete_for_runs, run_ids)
+
+    async def aset_ttl(self, thread_id: str, seconds: float | None) -> None:
+        await self.off_loop(self.set_ttl, thread_id, seconds)
+
+    async def adelete_expired(self) -> list[str]:
+        return await self.off_loop(self.delete_expired)
+
+    async def athread_ids(self) -> list[str]:
+        return await self.off_loop(self.thread_ids)
+
+    async def ausage(self, thread_id: str) -> Usage:
+        return await self.off_loop(self.usage, thread_id)
 
     @property
     def worker(self) -> ThreadPoolExecutor:
@@ -152,6 +424,12 @@ class BaseCheckpointSaver(ABC):
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="graphkit-saver")
                 self._worker_pid = os.getpid()
             return self._worker
+
+
+def positive(value: float, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"{name} must be a number above 0, not {value!r}")
+    return value
 
 
 def check_thread_id(thread_id: object) -> str:
@@ -184,6 +462,44 @@ def _thread_id_problem(thread_id: object) -> str:
     return ""
 
 
+def is_text(value: str) -> bool:
+    """Whether every database can hold it: no NUL, no lone surrogates."""
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def is_owned(row: ThreadRow) -> bool:
+    return row.state.holder is not None and is_alive(row.state.holder)
+
+
+def current(row: ThreadRow | None) -> ThreadRow | None:
+    """The row unless the thread's time has run out; then it is as if it were not there."""
+    return None if row is None or (row.expired and not is_owned(row)) else row
+
+
+def idle(tables: ReadTables, thread_id: str) -> ThreadRow | None:
+    """The row of a thread that nobody owns, None if there is none. Raises `ConcurrentUpdateError`."""
+    row = tables.thread(thread_id)
+    if row is not None:
+        refuse_busy(thread_id, row.state.holder)
+    return row
+
+
+def find_row(
+    tables: ReadTables, thread_id: str, namespace: str, checkpoint_id: str | None, root: ThreadRow
+) -> CheckpointRow | None:
+    """The row of a checkpoint (default: the head). Raises `CheckpointCorruptError` if the head is missing."""
+    if not is_text(namespace + (checkpoint_id or "")):
+        return None
+    thread = tables.thread(thread_id, namespace) if namespace else root
+    wanted = checkpoint_id or (thread.state.head if thread else None)
+    if not wanted:
+        return None
+    row = tables.checkpoint(thread_id, namespace, wanted)
+    if row is None and not checkpoint_id:
+        raise corrupt(thread_id, wanted, "the thread's head is missing")
+    return row
+
+
 def refuse_busy(thread_id: str, holder: Holder | None) -> None:
     """Raise `ConcurrentUpdateError` if somebody alive owns the thread."""
     if holder is not None and is_alive(holder):
@@ -199,7 +515,7 @@ def conflict(thread_id: str, holder: Holder | None) -> ConcurrentUpdateError:
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder.since))
     return ConcurrentUpdateError(
         f"thread {thread_id!r} is owned by run {holder.token} since {since}; nothing was written and no "
-        f"node ran: try again when that run has ended"
+        f"node ran: try again when that run has ended, or run with on_conflict='wait'"
     )
 
 

@@ -43,23 +43,34 @@ class InvalidThreadIdError(GraphkitError, ValueError):
     """A thread id must be a string of 1 to 255 characters without NUL or lone surrogates."""
 
 
-class UnserializableStateError(GraphkitError, TypeError):
-    """A value cannot be stored exactly. Says where the value is; register its type or store plain data.
+class UnstorableError(GraphkitError):
+    """A value cannot be stored: one of the two kinds below.
 
-    `path` leads to the value inside what was to be stored, `type_name` is its type. What was to be stored is
-    a `channel`, or a `record` (kind, key) of the task `task_id`.
+    What was to be stored is a `channel`, or a `record` (kind, key) of the task `task_id`.
     """
 
     path: str = ""
-    type_name: str = ""
     channel: str | None = None
     record: tuple[str, str] | None = None
     task_id: str | None = None
+
+
+class UnserializableStateError(UnstorableError, TypeError):
+    """A value cannot be stored exactly. Says where the value is; register its type or store plain data.
+
+    `path` leads to the value inside what was to be stored, `type_name` is its type.
+    """
+
+    type_name: str = ""
 
 
 class UnknownTypeError(GraphkitError, TypeError):
     """A stored value names a type that is not registered in this process."""
 
 
-class StateTooLargeError(GraphkitError, ValueError):
-    """One value is larger than the saver's limit."""
+class StateTooLargeError(UnstorableError, ValueError):
+    """One value is larger than the saver's limit (`max_value_bytes`)."""
+
+
+class EncryptionError(StorageError):
+    """A row cannot be opened: it is not encrypted and the saver encrypts, or the key is missing or wrong."""

@@ -1,35 +1,67 @@
-"""How records become rows: the storage format, shared by every saver.
+"""How records become rows and back: the storage format, shared by every saver.
 
 A checkpoint row lists only what its superstep changed. Reading one means following the parents back to
 its *base*, the nearest ancestor that lists the versions of all channels; a new base is written when the
-changes listed since the last one outweigh the full list, so both the bytes written and the rows read stay
-linear in what changed. A version is the id of the checkpoint that wrote the value.
+changes listed since the last one outweigh the full list.
+
+A list or dict is kept as a *log* of its items. A superstep that adds to it writes one row with the new
+items, and a version is a log and a length, so every checkpoint of the history, and every branch, reads from
+the same rows. About `FOLD` small rows at the end of a log are folded into one; a length cuts that as well.
+A branch that goes on from the middle of a log begins one of its own that builds on the first. So the bytes
+written, the rows read and the space taken are all linear in what changed.
 
 Every body is msgpack with a checksum that covers the row's key as well, so a row that was damaged or moved
-is noticed.
+is noticed; with a cipher it is encrypted, bound to the same key.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
 from msgpack import Packer  # type: ignore[import-untyped]
 
-from graphkit_checkpoint.errors import CheckpointCorruptError, UnserializableStateError
-from graphkit_checkpoint.ownership import Holder
-from graphkit_checkpoint.records import Checkpoint, Commit, Pending, ThreadState, Tip
-from graphkit_checkpoint.serde import pack, unpack
+from graphkit_checkpoint.errors import (
+    CheckpointCorruptError,
+    StateTooLargeError,
+    UnstorableError,
+)
+from graphkit_checkpoint.records import (
+    SCALAR,
+    Checkpoint,
+    Commit,
+    Growth,
+    Pending,
+    ThreadState,
+    Version,
+)
+from graphkit_checkpoint.serde import pack, pack_items, unpack
 
-FORMAT = 1
+FORMAT: Final = 1
+PLAIN, LIST, MAP, SEGMENT = 0, 1, 2, 4
+"""Kinds of value rows: one value; items of a list; pairs of a dict. `SEGMENT` is added to folded rows."""
+
+SMALLEST_BASE: Final = 8
+FOLD: Final = 64
+LOOSE_BYTES: Final = 16 * 1024
+"""Rows larger than this stay as they are: what folding saves is the cost of many small rows."""
+MOST_FORKS: Final = 8
+MAX_VALUE_BYTES: Final = 64 * 1024 * 1024
+
+_KINDS: Final[dict[type, int]] = {list: LIST, dict: MAP}
 
 _plain = Packer(buf_size=4096)
 """Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
 
-SMALLEST_BASE = 8
+
+class Cipher(Protocol):
+    """Encrypts bodies. `context` says whose body it is; another context must not open it."""
+
+    def encrypt(self, body: bytes, context: bytes) -> bytes: ...
+
+    def decrypt(self, body: bytes, context: bytes) -> bytes: ...
 
 
 class CheckpointRow(NamedTuple):
@@ -42,12 +74,27 @@ class CheckpointRow(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """One version of one channel. `kind` 0 is a complete value; `previous` is for values that extend one."""
+    """`length` items of a log from `start` on, or one value. `previous` is the log that this one builds on."""
 
     channel: str
-    version: str
+    log: str
+    start: int
+    length: int
     kind: int
     previous: str | None
+    body: bytes
+    checksum: int
+
+
+class Fold(NamedTuple):
+    """The row at `start` takes in the rows of its log up to `last`, which go."""
+
+    channel: str
+    log: str
+    start: int
+    last: int
+    length: int
+    kind: int
     body: bytes
     checksum: int
 
@@ -63,23 +110,29 @@ class PendingRow(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Rows:
-    """One commit, encoded. `holder` is the owner from this commit on."""
+    """One commit, encoded. `token` owns the thread from this commit on, unless it is a `release`."""
 
     thread_id: str
     namespace: str
-    holder: Holder
+    token: str
     claims: bool
     acquire: ThreadState | None
     release: bool
     head: str | None
     checkpoints: list[CheckpointRow] = field(default_factory=list)
     values: list[ValueRow] = field(default_factory=list)
+    folds: list[Fold] = field(default_factory=list)
     pending: list[PendingRow] = field(default_factory=list)
     forget: list[tuple[str, str, str, str]] = field(default_factory=list)
 
 
 class CheckpointBody(NamedTuple):
-    """What a checkpoint row's body holds. `versions` is None unless the row is a base."""
+    """What a checkpoint row's body holds. `versions` is None unless the row is a base.
+
+    `changed` maps channels to None (a value of this checkpoint), n (a log that begins here, with n items) or
+    -n (the log that the parent saw, now with n items). `given` has [channel, packed value], or
+    [channel, log, start, count] for what is stored as part of a channel (count -1: all of a value).
+    """
 
     format: int
     created_at: float
@@ -87,86 +140,357 @@ class CheckpointBody(NamedTuple):
     metadata: bytes | None
     control: dict[str, Any]
     work: bytes | None
-    changed: list[str]
+    changed: dict[str, int | None]
     cleared: list[str]
-    versions: dict[str, str] | None
+    given: list[Any] | None
+    versions: dict[str, Any] | None
 
 
-def encode(commit: Commit, lease: float) -> Rows:
-    """The rows of a commit; advances its tip. Raises `UnserializableStateError` naming channel or record."""
-    now = time.time()
-    checkpoints = commit.checkpoints
-    rows = Rows(
-        commit.thread_id,
-        commit.namespace,
-        Holder(commit.token, now, now + lease),
-        commit.claims,
-        commit.acquire,
-        commit.release,
-        checkpoints[-1].id if checkpoints else None,
-    )
-    for checkpoint in checkpoints:
+class Span(NamedTuple):
+    """Where the items that a commit wrote for a channel are: a part of a log, or a value."""
+
+    log: str
+    start: int
+    length: int
+
+
+class Layout:
+    """One saver's way of writing rows: encrypted or not, and how large one value may be."""
+
+    def __init__(self, cipher: Cipher | None = None, limit: int = MAX_VALUE_BYTES) -> None:
+        self.cipher = cipher
+        self.limit = limit
+
+    def encode(self, commit: Commit) -> Rows:
+        """The rows of a commit; advances its tip. Raises `UnserializableStateError` and `StateTooLargeError`,
+        which name channel or record; the tip is as it was then."""
+        checkpoints = commit.checkpoints
+        rows = Rows(
+            commit.thread_id,
+            commit.namespace,
+            commit.token,
+            commit.claims,
+            commit.acquire,
+            commit.release,
+            checkpoints[-1].id if checkpoints else None,
+        )
+        for pending in commit.pending:
+            rows.pending.append(self._pending_row(rows, commit.at, pending))
+        rows.forget.extend((commit.at, *record) for record in commit.forget)
+        if checkpoints:
+            _Writing(self, rows, commit).write()
+        return rows
+
+    def _pending_row(self, rows: Rows, at: str, pending: Pending) -> PendingRow:
+        try:
+            body = self.limited(pack(pending.value))
+        except UnstorableError as error:
+            error.record = (pending.kind, pending.key)
+            error.task_id = pending.task_id
+            raise
+        row = (at, pending.task_id, pending.kind, pending.key)
+        return PendingRow(*row, *self.cover(body, rows.thread_id, rows.namespace, *row))
+
+    def limited(self, body: bytes) -> bytes:
+        if len(body) > self.limit:
+            raise StateTooLargeError(
+                f"the value takes {len(body):,} bytes and the saver's max_value_bytes is {self.limit:,}; keep large "
+                f"data elsewhere and a reference in the state, or give the saver a higher limit"
+            )
+        return body
+
+    def cover(self, body: bytes, *key: str | int | None) -> tuple[bytes, int]:
+        """A body as it is stored, and its checksum."""
+        if self.cipher is not None:
+            body = self.cipher.encrypt(body, repr(key).encode())
+        return body, seal(body, *key)
+
+    def uncover(
+        self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Sequence[str | int | None]
+    ) -> bytes:
+        """The body of a row as it was given to `cover`. Raises `CheckpointCorruptError`."""
+        body: bytes = row.body
+        if seal(body, *key) != row.checksum:
+            raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what} is wrong")
+        return body if self.cipher is None else self.cipher.decrypt(body, repr(key).encode())
+
+    # Single rows, for reading and for whoever moves them
+
+    def cover_checkpoint(
+        self, thread_id: str, namespace: str, key: tuple[str, str | None, str, int], body: CheckpointBody
+    ) -> CheckpointRow:
+        return CheckpointRow(*key, *self.cover(_plain.pack(tuple(body)), thread_id, namespace, *key))
+
+    def open_checkpoint(self, thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
+        key = (thread_id, namespace, *row[:4])
+        try:
+            opened = CheckpointBody(*unpack(self.uncover(thread_id, row.id, "checkpoint", row, key)))
+        except TypeError:
+            raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
+        if opened.format != FORMAT:
+            raise corrupt(thread_id, row.id, f"it has format {opened.format}, this version reads {FORMAT}")
+        return opened
+
+    def cover_value(
+        self, thread_id: str, namespace: str, key: tuple[str, str, int, int, int, str | None], body: bytes
+    ) -> ValueRow:
+        """`key`: channel, log, start, length, kind, previous."""
+        return ValueRow(*key, *self.cover(body, thread_id, namespace, *key))
+
+    def open_value(self, thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow) -> bytes:
+        """The packed value or items."""
+        key = (thread_id, namespace, *row[:6])
+        return self.uncover(thread_id, checkpoint_id, f"channel {row.channel!r}", row, key)
+
+    def cover_pending(
+        self, thread_id: str, namespace: str, key: tuple[str, str, str, str], body: bytes
+    ) -> PendingRow:
+        """`key`: checkpoint id, task id, kind, key."""
+        return PendingRow(*key, *self.cover(body, thread_id, namespace, *key))
+
+    def uncover_pending(self, thread_id: str, namespace: str, row: PendingRow) -> bytes:
+        key = (thread_id, namespace, *row[:4])
+        return self.uncover(thread_id, row.checkpoint_id, f"pending {row.kind}", row, key)
+
+    def open_pending(self, thread_id: str, namespace: str, row: PendingRow) -> Pending:
+        return Pending(
+            row.task_id, row.kind, row.key, unpack(self.uncover_pending(thread_id, namespace, row))
+        )
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Draft:
+    """A checkpoint with its values stored and its own row still to be made."""
+
+    checkpoint: Checkpoint
+    base_id: str
+    changed: dict[str, int | None]
+    spans: dict[str, Span]
+    versions: dict[str, Version] | None
+
+
+class _Writing:
+    """The checkpoints of one commit on their way into rows. The tip is changed at the very end."""
+
+    def __init__(self, layout: Layout, rows: Rows, commit: Commit) -> None:
+        self.layout = layout
+        self.rows = rows
+        self.checkpoints = commit.checkpoints
+        self.tip = commit.tip
+        self.versions: dict[str, Version | None] = {}
+        self.growth: dict[str, Growth | None] = {}
+        self.base, self.weight = commit.tip.base, commit.tip.weight
+
+    def write(self) -> None:
+        drafts = [self._draft(checkpoint) for checkpoint in self.checkpoints]
+        for draft, following in zip(drafts, [*drafts[1:], None], strict=True):
+            self.rows.checkpoints.append(self._row(draft, following))
+        tip = self.tip
+        tip.base, tip.weight = self.base, self.weight
+        _update(tip.versions, self.versions)
+        _update(tip.growth, self.growth)
+
+    def _draft(self, checkpoint: Checkpoint) -> _Draft:
+        changed: dict[str, int | None] = {}
+        spans: dict[str, Span] = {}
         for channel, value in checkpoint.changed.items():
-            rows.values.append(_value_row(rows, channel, checkpoint.id, value))
-        rows.checkpoints.append(_checkpoint_row(rows, checkpoint, commit.tip))
-    for pending in commit.pending:
-        rows.pending.append(_pending_row(rows, commit.at, pending))
-    rows.forget.extend((commit.at, *record) for record in commit.forget)
-    return rows
+            try:
+                changed[channel], spans[channel] = self._store(checkpoint, channel, value)
+            except UnstorableError as error:
+                error.channel = channel
+                raise
+        for channel in checkpoint.cleared:
+            self.versions[channel] = self.growth[channel] = None
+        self.weight += 1 + len(checkpoint.changed) + len(checkpoint.cleared)
+        versions = None
+        if not self.base or self.weight > max(SMALLEST_BASE, len(self.tip.versions)):
+            versions = dict(self.tip.versions)
+            _update(versions, self.versions)
+            self.base, self.weight = checkpoint.id, 0
+        return _Draft(checkpoint, self.base, changed, spans, versions)
 
+    # Values
 
-def _value_row(rows: Rows, channel: str, version: str, value: Any) -> ValueRow:
-    try:
-        body = pack(value)
-    except UnserializableStateError as error:
-        error.channel = channel
-        raise
-    return ValueRow(
-        channel, version, 0, None, body, seal(body, rows.thread_id, rows.namespace, channel, version)
-    )
+    def _store(self, checkpoint: Checkpoint, channel: str, value: Any) -> tuple[int | None, Span]:
+        """Write what is new of a value; returns how the checkpoint lists it and where the new part is."""
+        kind = _KINDS.get(type(value), PLAIN)
+        if kind == PLAIN or not value:
+            body = self.layout.limited(pack(value))
+            self._put(channel, checkpoint.id, 0, 0, PLAIN, None, body)
+            self.versions[channel], self.growth[channel] = Version(checkpoint.id, SCALAR), None
+            return None, Span(checkpoint.id, 0, SCALAR)
+        version = self.versions[channel] if channel in self.versions else self.tip.versions.get(channel)
+        growth = self.growth[channel] if channel in self.growth else self.tip.growth.get(channel)
+        if version is not None and growth is not None and growth.kind == kind:
+            extension = _extension(checkpoint, channel, value, version, growth)
+        else:
+            extension = _Extension(pack_items(value), 0, len(value), complete=True)
+        if extension.complete or growth is None or version is None:
+            return self._begin(checkpoint.id, channel, kind, extension)
+        return self._extend(checkpoint.id, channel, version, growth, extension)
 
+    def _begin(self, log: str, channel: str, kind: int, whole: _Extension) -> tuple[int, Span]:
+        body = self.layout.limited(whole.body)
+        self._put(channel, log, 0, whole.length, kind, None, body)
+        self.versions[channel] = Version(log, whole.length)
+        self.growth[channel] = Growth(kind, len(body), crc32(body), len(body))
+        return whole.length, Span(log, 0, whole.length)
 
-def _checkpoint_row(rows: Rows, checkpoint: Checkpoint, tip: Tip) -> CheckpointRow:
-    for channel in checkpoint.changed:
-        tip.versions[channel] = checkpoint.id
-    for channel in checkpoint.cleared:
-        tip.versions.pop(channel, None)
-    tip.weight += 1 + len(checkpoint.changed) + len(checkpoint.cleared)
-    is_base = not tip.base or tip.weight > max(SMALLEST_BASE, len(tip.versions))
-    if is_base:
-        tip.base, tip.weight = checkpoint.id, 0
-    try:
-        metadata = pack(dict(checkpoint.metadata)) if checkpoint.metadata else None
-        work = pack(dict(checkpoint.work)) if checkpoint.work else None
-    except UnserializableStateError as error:
-        error.record = ("input or metadata", "")
-        raise
-    body: bytes = _plain.pack(
-        (
+    def _extend(
+        self, checkpoint_id: str, channel: str, version: Version, growth: Growth, more: _Extension
+    ) -> tuple[int, Span]:
+        body, count = self.layout.limited(more.body), more.length
+        start, length = version.length, version.length + count
+        shared = growth.shared and count > 0
+        log = checkpoint_id if shared else version.log
+        loose = self._placed(channel, log, version, growth, body, count) if count else growth.loose
+        self.versions[channel] = Version(log, length)
+        self.growth[channel] = Growth(
+            growth.kind,
+            growth.size + len(body),
+            None if growth.digest is None else crc32(body, growth.digest),
+            growth.first_size,
+            growth.forks + shared,
+            growth.shared and not shared,
+            loose,
+        )
+        return (length if shared else -length), Span(log, start, count)
+
+    def _placed(
+        self, channel: str, log: str, version: Version, growth: Growth, body: bytes, count: int
+    ) -> tuple[tuple[int, bytes], ...]:
+        """Write one extension, or fold it with the loose rows before it; returns the loose rows there are."""
+        start = version.length
+        if growth.shared:
+            self._put(channel, log, start, count, growth.kind, version.log, body)
+            return ()
+        if len(body) > LOOSE_BYTES:
+            self._put(channel, log, start, count, growth.kind, None, body)
+            return ()
+        loose = (*growth.loose, (start, body))
+        if len(loose) < FOLD:
+            self._put(channel, log, start, count, growth.kind, None, body)
+            return loose
+        first = loose[0][0]
+        key = (channel, log, first, start + count - first, growth.kind + SEGMENT, None)
+        joined = b"".join(part for _, part in loose)
+        row = self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, joined)
+        self.rows.folds.append(Fold(channel, log, first, start, row.length, row.kind, row.body, row.checksum))
+        return ()
+
+    def _put(
+        self, channel: str, log: str, start: int, count: int, kind: int, previous: str | None, body: bytes
+    ) -> None:
+        key = (channel, log, start, count, kind, previous)
+        self.rows.values.append(self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, body))
+
+    # Checkpoints
+
+    def _row(self, draft: _Draft, following: _Draft | None) -> CheckpointRow:
+        checkpoint = draft.checkpoint
+        try:
+            metadata = pack(dict(checkpoint.metadata)) if checkpoint.metadata else None
+            work = self.layout.limited(pack(dict(checkpoint.work))) if checkpoint.work else None
+            given = None
+            if checkpoint.given is not None:
+                applied = following if following and following.checkpoint.parent_id == checkpoint.id else None
+                given = [self._given(channel, value, applied) for channel, value in checkpoint.given]
+        except UnstorableError as error:
+            error.record = ("input or metadata", "")
+            raise
+        body = CheckpointBody(
             FORMAT,
             checkpoint.created_at,
             checkpoint.source,
             metadata,
-            checkpoint.control,
+            dict(checkpoint.control),
             work,
-            list(checkpoint.changed),
+            draft.changed,
             list(checkpoint.cleared),
-            tip.versions if is_base else None,
+            given,
+            draft.versions,
         )
-    )
-    row = (rows.thread_id, rows.namespace, checkpoint.id, checkpoint.parent_id, tip.base, checkpoint.step)
-    return CheckpointRow(*row[2:], body, seal(body, *row))
+        key = (checkpoint.id, checkpoint.parent_id, draft.base_id, checkpoint.step)
+        return self.layout.cover_checkpoint(self.rows.thread_id, self.rows.namespace, key, body)
+
+    def _given(self, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
+        """A write from outside: by itself, or where the next checkpoint has what became of it."""
+        if applied is not None and channel in applied.spans:
+            span, checkpoint = applied.spans[channel], applied.checkpoint
+            if checkpoint.changed[channel] is value:
+                log, length = self._version_of(applied, channel)
+                return [channel, log, 0, length]
+            if channel in checkpoint.extended and span.length == _items_in(value):
+                return [channel, *span]
+        return [channel, self.layout.limited(pack(value))]
+
+    @staticmethod
+    def _version_of(draft: _Draft, channel: str) -> tuple[str, int]:
+        entry, span = draft.changed[channel], draft.spans[channel]
+        return span.log, SCALAR if entry is None else abs(entry)
 
 
-def _pending_row(rows: Rows, at: str, pending: Pending) -> PendingRow:
-    try:
-        body = pack(pending.value)
-    except UnserializableStateError as error:
-        error.record = (pending.kind, pending.key)
-        error.task_id = pending.task_id
-        raise
-    row = (at, pending.task_id, pending.kind, pending.key)
-    return PendingRow(*row, body, seal(body, rows.thread_id, rows.namespace, *row))
+class _Extension(NamedTuple):
+    """The packed items that a value has more than before (`complete`: all of them)."""
+
+    body: bytes
+    start: int
+    length: int
+    complete: bool = False
+
+
+def _extension(
+    checkpoint: Checkpoint, channel: str, value: Any, version: Version, growth: Growth
+) -> _Extension:
+    if growth.shared and growth.forks >= MOST_FORKS:
+        return _Extension(pack_items(value), 0, len(value), complete=True)
+    if channel not in checkpoint.extended:
+        return _extension_by_bytes(value, version, growth)
+    added = checkpoint.extended[channel]
+    if isinstance(added, int):
+        # A node that changed the list in place has changed more than its write says.
+        if len(value) != version.length + added:
+            return _Extension(pack_items(value), 0, len(value), complete=True)
+        return _Extension(pack_items(value[version.length :]), version.length, added)
+    tail = {key: value[key] for key in added}
+    body = pack_items(tail)
+    length = version.length + len(tail)
+    outweighs = growth.size + len(body) > 2 * growth.first_size and length > 2 * len(value)
+    if outweighs:
+        return _Extension(pack_items(value), 0, len(value), complete=True)
+    return _Extension(body, version.length, len(tail))
+
+
+def _extension_by_bytes(value: Any, version: Version, growth: Growth) -> _Extension:
+    """For reducers we do not know: what they did is seen by comparing bytes, as far as they were stored.
+
+    Comparing objects would be quicker and wrong where a reducer changes one of the old items in place.
+    """
+    body = pack_items(value)
+    size = growth.size
+    if (
+        growth.digest is not None
+        and len(value) >= version.length
+        and len(body) >= size
+        and (len(value) > version.length) == (len(body) > size)
+        and crc32(memoryview(body)[:size]) == growth.digest
+    ):
+        return _Extension(body[size:], version.length, len(value) - version.length)
+    return _Extension(body, 0, len(value), complete=True)
+
+
+def _items_in(value: Any) -> int:
+    """How many items a write adds to a list or dict."""
+    return len(value) if type(value) in _KINDS else 1
+
+
+def _update(old: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Update; None removes."""
+    for key, value in new.items():
+        if value is None:
+            old.pop(key, None)
+        else:
+            old[key] = value
 
 
 def seal(body: bytes, *key: str | int | None) -> int:
@@ -174,76 +498,8 @@ def seal(body: bytes, *key: str | int | None) -> int:
     return crc32(body, crc32(repr(key).encode()))
 
 
-def open_checkpoint(thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
-    key = (thread_id, namespace, *row[:4])
-    body = _open(thread_id, row.id, "checkpoint", row.body, row.checksum, key)
-    try:
-        opened = CheckpointBody(*body)
-    except TypeError:
-        raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
-    if opened.format != FORMAT:
-        raise corrupt(thread_id, row.id, f"it has format {opened.format}, this version reads {FORMAT}")
-    return opened
-
-
-def to_checkpoint(row: CheckpointRow, body: CheckpointBody) -> Checkpoint:
-    """The record of a row; `changed` is left empty, `Saved.values` has the state."""
-    metadata = unpack(body.metadata) if body.metadata else {}
-    work = unpack(body.work) if body.work else None
-    return Checkpoint(
-        row.id, row.parent_id, row.step, body.source, body.created_at, metadata, body.control, work
-    )
-
-
-def open_value(thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow) -> Any:
-    key = (thread_id, namespace, row.channel, row.version)
-    return _open(thread_id, checkpoint_id, f"channel {row.channel!r}", row.body, row.checksum, key)
-
-
-def open_pending(thread_id: str, namespace: str, row: PendingRow) -> Pending:
-    key = (thread_id, namespace, *row[:4])
-    value = _open(thread_id, row.checkpoint_id, f"pending {row.kind}", row.body, row.checksum, key)
-    return Pending(row.task_id, row.kind, row.key, value)
-
-
-def _open(
-    thread_id: str, checkpoint_id: str, what: str, body: bytes, stored: int, key: Sequence[str | int | None]
-) -> Any:
-    if seal(body, *key) != stored:
-        raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what} is wrong")
-    return unpack(body)
-
-
 def corrupt(thread_id: str, checkpoint_id: str, problem: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"checkpoint {checkpoint_id!r} of thread {thread_id!r} cannot be read: {problem}; "
         f"run from an earlier checkpoint of its history or restore the database"
     )
-
-
-def resolve_tip(
-    thread_id: str, target: CheckpointRow, bodies: Mapping[str, tuple[str | None, CheckpointBody]]
-) -> Tip:
-    """The versions that `target` sees. `bodies` maps ids from its base to itself to (parent, body)."""
-    chain: list[CheckpointBody] = []
-    current: str | None = target.id
-    while True:
-        if current is None or current not in bodies:
-            raise corrupt(thread_id, target.id, f"the checkpoint {current!r} that it builds on is missing")
-        parent, body = bodies[current]
-        chain.append(body)
-        if body.versions is not None:
-            return _replay(chain, bodies, target)
-        current = parent
-
-
-def _replay(chain: list[CheckpointBody], bodies: Mapping[str, Any], target: CheckpointRow) -> Tip:
-    ids = {id(body): checkpoint_id for checkpoint_id, (_, body) in bodies.items()}
-    base = chain.pop()
-    tip = Tip(dict(base.versions or {}), target.base_id)
-    for body in reversed(chain):
-        tip.versions.update((channel, ids[id(body)]) for channel in body.changed)
-        for channel in body.cleared:
-            tip.versions.pop(channel, None)
-        tip.weight += 1 + len(body.changed) + len(body.cleared)
-    return tip

@@ -2,7 +2,9 @@
 
 A token is `host/pid/start/nonce`. On the host that wrote it the operating system knows whether the
 process lives (the start time tells a reused pid apart), and in the process that wrote it a set knows
-whether the run has ended; so a dead owner is recognised at once. Elsewhere only the lease tells.
+whether the run has ended; so a dead owner is recognised at once. An owner that cannot be seen to be dead
+keeps the thread as long as its lease runs: every commit renews it, and while a node takes long, `Leases`
+does. So an owner that was stopped, or whose host is gone, can be replaced when its lease has run out.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import functools
 import os
 import threading
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 _running: set[str] = set()
 _counter = 0
@@ -19,11 +23,12 @@ _lock = threading.Lock()
 
 
 class Holder(NamedTuple):
-    """The owner of a thread as stored: its token, since when, and until when its lease runs (unix seconds)."""
+    """The owner of a thread as stored: its token, since when (unix seconds), and how many seconds its lease
+    had left when it was read, both by the clock of the database."""
 
     token: str
     since: float
-    lease: float
+    left: float
 
 
 def new_token() -> str:
@@ -41,13 +46,86 @@ def forget_token(token: str) -> None:
 
 
 def is_alive(holder: Holder) -> bool:
-    """Whether the run behind a token may still write."""
+    """Whether the run behind a token may still write: its lease runs, and it is not known to be dead."""
+    if holder.left <= 0:
+        return False
     host, pid, start, _ = holder.token.rsplit("/", 3)
     if host != _host():
-        return time.time() < holder.lease
+        return True
     if int(pid) == os.getpid() and start == _start_of(int(pid)):
         return holder.token in _running
     return _start_of(int(pid)) == start
+
+
+RENEWALS: Final = 3
+"""How often a lease is renewed in its own time: two renewals may fail before it is lost."""
+LINGER: Final = 1.0
+"""Seconds that the renewing thread waits for another claim before it ends."""
+
+Renew = Callable[[], None]
+
+
+class Leases:
+    """Renews the leases of this process's runs while they work and commit nothing.
+
+    One thread for all of them, there only while there are claims. A renewal that fails is not an error
+    here: the run learns of it at its next commit.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[str, tuple[float, float, Renew]] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def hold(self, token: str, lease: float, renew: Renew) -> None:
+        """The run has just claimed or committed; `renew` is called whenever a third of `lease` has passed."""
+        interval = lease / RENEWALS
+        is_new = token not in self._due
+        self._due[token] = (time.monotonic() + interval, interval, renew)
+        if self._thread is None or (is_new and interval < LINGER):
+            with self._changed:
+                self._changed.notify()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="graphkit-leases", daemon=True)
+                    self._thread.start()
+
+    def release(self, token: str) -> None:
+        """The run has given the thread back, or has ended without."""
+        self._due.pop(token, None)
+
+    def reset(self) -> None:
+        """Forget claims and thread: those of the process that this one was forked from."""
+        self.__init__()  # type: ignore[misc]
+
+    def _work(self) -> None:
+        while True:
+            self._renew_what_is_due()
+            with self._changed:
+                self._changed.wait(self._pause())
+                if not self._due:
+                    self._thread = None
+                    if not self._due:  # a claim that came in between has seen this thread and relies on it
+                        return
+                    self._thread = threading.current_thread()
+
+    def _renew_what_is_due(self) -> None:
+        now = time.monotonic()
+        for token, (due, interval, renew) in list(self._due.items()):
+            if token not in _running:
+                self.release(token)
+            elif due <= now:
+                self._due[token] = (now + interval, interval, renew)
+                with suppress(Exception):
+                    renew()
+
+    def _pause(self) -> float:
+        now = time.monotonic()
+        pause = min((due - now for due, _, _ in list(self._due.values())), default=LINGER)
+        return min(max(pause, 0.0), LINGER)
+
+
+leases: Final = Leases()
+os.register_at_fork(after_in_child=leases.reset)
 
 
 @functools.lru_cache(maxsize=4)

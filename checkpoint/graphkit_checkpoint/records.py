@@ -4,31 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphkit_checkpoint.ownership import Holder
+
+SCALAR = -1
+"""The length of a version that is one value and no sequence of items."""
+
+
+class Version(NamedTuple):
+    """What a checkpoint sees of a channel: the first `length` items of a log, or a value (`SCALAR`).
+
+    A log is what a list or a dict was made of: its items, one after the other. It is named by the
+    checkpoint that began it.
+    """
+
+    log: str
+    length: int
+
+
+class Growth(NamedTuple):
+    """How a log goes on: what the next extension of a channel has to know of it.
+
+    `kind` tells the items of a list from the pairs of a dict. `size` and `digest` (CRC-32) are of all items'
+    bytes; `digest` is None where only part of a stored row was read. `first_size` is the size of the complete
+    value that the log began with, `forks` how many logs it builds on. `shared` says that another branch has
+    gone on from here already. `loose` holds the small rows at the end that are not folded yet: (start, body).
+    """
+
+    kind: int
+    size: int
+    digest: int | None
+    first_size: int
+    forks: int = 0
+    shared: bool = False
+    loose: tuple[tuple[int, bytes], ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Tip:
-    """Where a checkpoint stands in storage: which version of each channel it sees.
+    """Where a checkpoint stands in storage: which version of each channel it sees, and how the logs go on.
 
     `base` is the nearest ancestor that lists all versions, `weight` how many changes were listed since.
     Belongs to the saver; a run passes it from load to commit.
     """
 
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, Version] = field(default_factory=dict)
     base: str = ""
     weight: int = 0
+    growth: dict[str, Growth] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Checkpoint:
     """The state after one superstep, as a difference to its parent.
 
-    `changed` maps channels to new values, `cleared` lists channels that lost theirs. `control` is the
-    engine's own account of what runs next, in plain names and numbers; `work` holds the user's values that
-    what runs next was given (None: none). Savers only keep them. `created_at` is in unix seconds.
+    `changed` maps channels to new values, `cleared` lists channels that lost theirs. `extended` names the
+    changed channels whose value is the old one and more: a list with so many new items at its end, or a dict
+    with these keys set, in order.
+
+    `control` is the engine's own account of what runs next, in plain names and numbers; `work` holds the
+    user's values that what runs next was given (None: none), `given` the writes (channel, value) that came
+    from outside and wait to be applied (None: none did). Savers only keep them. If the next checkpoint of
+    the same commit applies `given`, what it stored stands for the value. `created_at` is in unix seconds.
     """
 
     id: str
@@ -41,6 +79,8 @@ class Checkpoint:
     work: Mapping[str, Any] | None = None
     changed: Mapping[str, Any] = field(default_factory=dict)
     cleared: Collection[str] = ()
+    given: Sequence[tuple[str, Any]] | None = None
+    extended: Mapping[str, int | Collection[Any]] = field(default_factory=dict)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -114,3 +154,12 @@ class Opening:
     thread: ThreadState | None
     saved: Saved | None
     abandoned: bool
+
+
+class Usage(NamedTuple):
+    """How much of a database one thread takes: rows of each kind, and the bytes of what they hold."""
+
+    checkpoints: int
+    values: int
+    pending: int
+    bytes: int

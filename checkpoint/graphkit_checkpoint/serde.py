@@ -42,7 +42,15 @@ from graphkit_checkpoint.registry import (
     unregistered,
 )
 
-__all__ = ["fingerprint", "pack", "register_annotations", "register_type", "unpack"]
+__all__ = [
+    "fingerprint",
+    "pack",
+    "pack_items",
+    "register_annotations",
+    "register_type",
+    "unpack",
+    "unpack_items",
+]
 
 _MAX_NESTING: Final = 500
 _EXTENSION_COST: Final = 2  # an extension takes more of the stack than a list, on both ways
@@ -98,6 +106,25 @@ def unpack(data: bytes) -> Any:
         raise CheckpointCorruptError("A stored value nests deeper than can be read here.") from error
     except Exception as error:
         raise CheckpointCorruptError(f"A stored value is not readable: {_described(error)}") from error
+
+
+def pack_items(value: list[Any] | dict[Any, Any]) -> bytes:
+    """The items of a list, or the pairs of a dict, one after the other: `pack` without the header.
+
+    What several of these calls return may be joined. Raises UnserializableStateError.
+    """
+    size = len(value)
+    return pack(value)[1 if size < 16 else 3 if size < 65536 else 5 :]
+
+
+def unpack_items(data: bytes, count: int) -> list[Any]:
+    """A list of `count` items that `pack_items` wrote, in one or several calls; a pair counts as two items.
+
+    Raises what `unpack` raises.
+    """
+    header: bytes = Packer().pack_array_header(count)
+    items: list[Any] = unpack(header + data)
+    return items
 
 
 def fingerprint(value: Any) -> str:

@@ -7,14 +7,19 @@ driver with positional values: the same SQL as through Core, without building it
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from functools import partial
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    Float,
+    Double,
     Integer,
     LargeBinary,
     MetaData,
@@ -30,27 +35,49 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement
+from sqlalchemy.sql.functions import FunctionElement
 
-from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, lost, refuse_busy
-from graphkit_checkpoint.errors import StorageCorruptError
-from graphkit_checkpoint.layout import (
-    CheckpointRow,
-    PendingRow,
-    Rows,
-    ValueRow,
-    corrupt,
-    open_checkpoint,
-    open_pending,
-    open_value,
-    resolve_tip,
-    to_checkpoint,
+from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, current, lost
+from graphkit_checkpoint.errors import (
+    ConcurrentUpdateError,
+    StorageBusyError,
+    StorageCorruptError,
+    StorageUnavailableError,
 )
-from graphkit_checkpoint.ownership import Holder
-from graphkit_checkpoint.records import Pending, Saved, ThreadState
+from graphkit_checkpoint.layout import CheckpointRow, PendingRow, Rows, ValueRow
+from graphkit_checkpoint.ownership import Holder, leases
+from graphkit_checkpoint.records import ThreadState
+from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
-SCHEMA_VERSION = 1
-PREFIX = "graphkit_"
+SCHEMA_VERSION: Final = 1
+PREFIX: Final = "graphkit_"
+MOST_AT_ONCE: Final = 256
+"""How many commits of different runs are written in one transaction at most."""
+FOR_ALL: Final = (StorageBusyError, StorageUnavailableError, StorageCorruptError)
+"""What fails a transaction whatever is written in it."""
+
+
+class now(FunctionElement[float]):
+    """Unix time by the clock of the database, in seconds."""
+
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _(element: now, compiler: Any, **options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now, "postgresql")
+def _(element: now, compiler: Any, **options: Any) -> str:
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+Name: Final = Text().with_variant(Text(collation="C"), "postgresql")
+"""Ids are compared byte by byte, whatever language the database speaks."""
 
 metadata = MetaData()
 
@@ -59,26 +86,27 @@ schema_table = Table(f"{PREFIX}schema", metadata, Column("version", Integer, pri
 thread_table = Table(
     f"{PREFIX}thread",
     metadata,
-    Column("thread_id", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    Column("head", Text),
+    Column("thread_id", Name, primary_key=True),
+    Column("namespace", Name, primary_key=True),
+    Column("head", Name),
     Column("epoch", BigInteger, nullable=False),
     Column("owner", Text),
-    Column("since", Float),
-    Column("lease", Float),
-    Column("expiry", Float),
+    Column("since", Double),
+    Column("lease", Double),
+    Column("ttl", Double),
+    Column("expiry", Double),
     sqlite_with_rowid=False,
 )
 
 checkpoint_table = Table(
     f"{PREFIX}checkpoint",
     metadata,
-    Column("thread_id", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("parent_id", Text),
-    Column("base_id", Text, nullable=False),
-    Column("step", Integer, nullable=False),
+    Column("thread_id", Name, primary_key=True),
+    Column("namespace", Name, primary_key=True),
+    Column("id", Name, primary_key=True),
+    Column("parent_id", Name),
+    Column("base_id", Name, nullable=False),
+    Column("step", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -87,12 +115,14 @@ checkpoint_table = Table(
 value_table = Table(
     f"{PREFIX}value",
     metadata,
-    Column("thread_id", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    Column("channel", Text, primary_key=True),
-    Column("version", Text, primary_key=True),
+    Column("thread_id", Name, primary_key=True),
+    Column("namespace", Name, primary_key=True),
+    Column("channel", Name, primary_key=True),
+    Column("log", Name, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("length", BigInteger, nullable=False),
     Column("kind", Integer, nullable=False),
-    Column("previous", Text),
+    Column("previous", Name),
     Column("body", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
@@ -100,51 +130,87 @@ value_table = Table(
 pending_table = Table(
     f"{PREFIX}write",
     metadata,
-    Column("thread_id", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    Column("checkpoint_id", Text, primary_key=True),
-    Column("task_id", Text, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
+    Column("thread_id", Name, primary_key=True),
+    Column("namespace", Name, primary_key=True),
+    Column("checkpoint_id", Name, primary_key=True),
+    Column("task_id", Name, primary_key=True),
+    Column("kind", Name, primary_key=True),
+    Column("key", Name, primary_key=True),
     Column("body", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
 
+TABLES: Final = (pending_table, value_table, checkpoint_table, thread_table)
+
 
 class Statements:
-    """The hot path's statements as text of one dialect. Values are given in the order of the columns."""
+    """The hot path's statements as text of one dialect. Values are given in the order of their parameters."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, dialect: Any) -> None:
         def text(statement: ClauseElement) -> str:
-            return str(statement.compile(dialect=engine.dialect))
+            return str(statement.compile(dialect=dialect))
 
-        thread = thread_table.c
-        self.insert_thread = text(insert(thread_table))
+        thread, value, checkpoint = thread_table.c, value_table.c, checkpoint_table.c
+        replaces = partial(upsert, dialect.name)
+        self.insert_thread = text(insert_thread(dialect.name))
         self.insert_checkpoint = text(insert(checkpoint_table))
-        self.insert_value = text(insert(value_table))
-        self.upsert_pending = text(_upsert(engine, pending_table, ("body", "checksum")))
-        # Parameters in the order of SET (the table's), then of WHERE.
-        step = update(thread_table).values(
-            head=func.coalesce(bindparam("b_head"), thread.head),
-            epoch=thread.epoch + literal_column("1"),
-            owner=bindparam("b_owner"),
-            since=bindparam("b_since"),
-            lease=bindparam("b_lease"),
+        self.upsert_checkpoint = text(
+            replaces(checkpoint_table, ("parent_id", "base_id", "step", "body", "checksum"))
         )
-        this = (thread.thread_id == bindparam("b_thread"), thread.namespace == bindparam("b_namespace"))
-        self.claim = text(step.where(*this, thread.epoch == bindparam("b_epoch")))
-        self.hold = text(step.where(*this, thread.owner == bindparam("b_token")))
-        state = (thread.head, thread.epoch, thread.owner, thread.since, thread.lease)
-        self.select_thread = text(select(*state).where(*this))
+        self.insert_value = text(insert(value_table))
+        self.upsert_pending = text(replaces(pending_table, ("body", "checksum")))
+        # Parameters in the order of SET (the table's), then of WHERE.
+        this = (thread.thread_id == bindparam("thread"), thread.namespace == bindparam("namespace"))
+        claim = update(thread_table).values(hold_values(claims=True))
+        self.claim = text(claim.where(*this, thread.epoch == bindparam("witness")))
+        self.hold = text(
+            update(thread_table).values(hold_values()).where(*this, thread.owner == bindparam("witness"))
+        )
+        self.renew = text(
+            update(thread_table)
+            .values(lease=now() + bindparam("lease", type_=Double), epoch=thread.epoch + literal_column("1"))
+            .where(*this, thread.owner == bindparam("witness"))
+        )
+        self.move_head = text(
+            update(thread_table)
+            .values(head=bindparam("new_head"), epoch=thread.epoch + literal_column("1"))
+            .where(*this)
+        )
+        state = select(
+            thread.head,
+            thread.epoch,
+            thread.owner,
+            thread.since,
+            (thread.lease - now()).label("left"),
+            (thread.expiry <= now()).label("expired"),
+            thread.ttl,
+        ).where(*this)
+        self.select_thread = text(state)
+        self.lock_thread = text(state.with_for_update())
         self.select_checkpoint = text(_select(checkpoint_table, 3))
-        chain = checkpoint_table.c.id.between(bindparam("b_base"), bindparam("b_id"))
-        self.select_chain = text(_select(checkpoint_table, 2).where(chain))
-        self.select_value = text(_select(value_table, 4))
+        chain = _select(checkpoint_table, 2)
+        self.select_chain = text(
+            chain.where(checkpoint.id >= bindparam("first"), checkpoint.id <= bindparam("last"))
+        )
+        log = _select(value_table, 4)
+        self.select_log = text(log.where(value.start <= bindparam("b_upto")).order_by(value.start))
+        self.select_whole_log = text(log.order_by(value.start))
         self.select_pending = text(
             _select(pending_table, 3).order_by(*list(pending_table.primary_key.columns))
         )
         keys = (column == bindparam(f"b_{column.name}") for column in pending_table.primary_key.columns)
         self.delete_pending = text(delete(pending_table).where(*keys))
+        row = tuple(column == bindparam(f"b_{column.name}") for column in value_table.primary_key.columns)
+        self.delete_value = text(delete(value_table).where(*row))
+        self.delete_folded = text(
+            delete(value_table).where(
+                *row[:4], value.start > bindparam("b_first"), value.start <= bindparam("b_last")
+            )
+        )
+        folded: dict[str, Any] = {
+            name: bindparam(f"f_{name}") for name in ("length", "kind", "body", "checksum")
+        }
+        self.update_folded = text(update(value_table).values(folded).where(*row))
 
 
 def _select(table: Table, keys: int) -> Any:
@@ -153,219 +219,361 @@ def _select(table: Table, keys: int) -> Any:
     return select(*list(table.c)[2:]).where(*(column == bindparam(f"b_{column.name}") for column in columns))
 
 
-def _upsert(engine: Engine, table: Table, replaced: Sequence[str]) -> ClauseElement:
-    """INSERT that replaces columns of an existing row; both databases spell it alike, Core has it twice."""
-    build = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[engine.dialect.name]
-    statement: Any = build(table)
-    return statement.on_conflict_do_update(  # type: ignore[no-any-return]
-        index_elements=list(table.primary_key.columns),
-        set_={name: statement.excluded[name] for name in replaced},
+def upsert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:
+    """INSERT that replaces columns of an existing row (none: leaves it alone); both databases spell it alike,
+    Core has it twice."""
+    statement: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect](table)
+    key = list(table.primary_key.columns)
+    if not replaced:
+        return statement.on_conflict_do_nothing(index_elements=key)
+    return statement.on_conflict_do_update(
+        index_elements=key, set_={name: statement.excluded[name] for name in replaced}
     )
 
 
-class SqlSaver(BaseCheckpointSaver):
-    """A saver over an SQLAlchemy engine. Subclasses open the engine and translate its errors.
+def hold_values(claims: bool = False) -> dict[str, Any]:
+    """What a commit sets in the thread's row."""
+    thread = thread_table.c
+    held: dict[str, Any] = {
+        "head": func.coalesce(bindparam("head"), thread.head),
+        "epoch": thread.epoch + literal_column("1"),
+        "owner": bindparam("owner"),
+        "lease": now() + bindparam("lease", type_=Double),
+        "expiry": now() + func.coalesce(thread.ttl, bindparam("expiry", type_=Double)),
+    }
+    return {**held, "since": now()} if claims else held
 
-    What the caller opened stays open: `_closes_engine`, `_closes_connection`.
+
+def insert_thread(dialect: str) -> Any:
+    """INSERT of a thread's row; no row if there is one already."""
+    return upsert(dialect, thread_table, ()).values(
+        thread_id=bindparam("thread"),
+        namespace=bindparam("namespace"),
+        head=bindparam("head"),
+        epoch=bindparam("epoch"),
+        owner=bindparam("owner"),
+        since=now(),
+        lease=now() + bindparam("lease", type_=Double),
+        ttl=bindparam("ttl"),
+        expiry=now() + bindparam("expiry", type_=Double),
+    )
+
+
+class _Job:
+    """One commit that waits to be written, alone or with others."""
+
+    __slots__ = ("done", "error", "rows")
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.done = False
+        self.error: Exception | None = None
+
+
+class SqlSaver(BaseCheckpointSaver):
+    """A saver over an SQLAlchemy engine. Subclasses connect and translate errors.
+
+    Commits of several runs that come at the same time are written in one transaction: whoever gets to write
+    takes the others' along. One that is refused (its thread is owned by somebody else) leaves them alone.
     """
 
-    _closes_engine = True
-    _closes_connection = True
-
-    def __init__(self, engine: Engine, *, lease: float) -> None:
-        super().__init__(lease=lease)
+    def __init__(self, engine: Engine, dialect: Any, **options: Any) -> None:
+        super().__init__(**options)
         self.engine = engine
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._closed = False
-        self._statements = Statements(engine)
+        self.statements = Statements(dialect)
+        self._waiting: deque[_Job] = deque()
+        self._turn = threading.Lock()
 
-    # Opening and closing
+    @abstractmethod
+    def transaction(self, mode: str) -> AbstractContextManager[Connection]:
+        """One transaction, "read" or "write"; errors come out as ours."""
 
     @contextmanager
-    def _transaction(self, mode: str) -> Iterator[Connection]:
-        """One transaction, "read" or "write", on the saver's connection; errors come out as ours."""
-        raise NotImplementedError
-        yield
+    def reading(self) -> Iterator[ReadTables]:
+        with self.transaction("read") as connection:
+            yield SqlTables(self, connection, locks=False)
 
-    def close(self) -> None:
-        super().close()
-        with self._lock:
-            self._closed = True
-            connection, self._connection = self._connection, None
-            if connection is not None and self._closes_connection:
-                connection.close()
-            if self._closes_engine:
-                self.engine.dispose()
+    @contextmanager
+    def writing(self) -> Iterator[WriteTables]:
+        with self.transaction("write") as connection:
+            yield SqlTables(self, connection, locks=True)
 
-    def _create_tables(self, connection: Connection) -> None:
+    # Commits
+
+    def write(self, rows: Rows) -> None:
+        self._finish(self._enqueue(rows))
+
+    def begin_write(self, rows: Rows) -> Future[None]:
+        return self.worker.submit(self._finish, self._enqueue(rows))
+
+    def _enqueue(self, rows: Rows) -> _Job:
+        job = _Job(rows)
+        self._waiting.append(job)
+        return job
+
+    def _finish(self, job: _Job) -> None:
+        with self._turn:
+            if not job.done:
+                self._write_waiting()
+        if job.error is not None:
+            raise job.error
+        rows = job.rows
+        if rows.release:
+            leases.release(rows.token)
+        else:
+            leases.hold(rows.token, self.lease, partial(self.renew, rows.thread_id, rows.token))
+
+    def _write_waiting(self) -> None:
+        jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
+        try:
+            self._write_together(jobs)
+        except BaseException:
+            # This thread was interrupted; the others still wait for theirs.
+            self._waiting.extendleft(job for job in reversed(jobs) if not job.done)
+            raise
+
+    def _write_together(self, jobs: list[_Job]) -> None:
+        try:
+            refusals: Sequence[Exception | None] = self.write_batch([job.rows for job in jobs])
+        except Exception as error:
+            if len(jobs) > 1 and not isinstance(error, FOR_ALL):
+                for job in jobs:  # one of them is to blame: each by itself
+                    self._write_together([job])
+                return
+            refusals = [copy(error) if len(jobs) > 1 else error for _ in jobs]
+        for job, refusal in zip(jobs, refusals, strict=True):
+            job.error, job.done = refusal, True
+
+    def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
+        """Write commits in one transaction; returns the refusal of each that was refused."""
+        with self.transaction("write") as connection:
+            tables = SqlTables(self, connection, locks=True)
+            return [tables.apply(rows) for rows in batch]
+
+    def renew(self, thread_id: str, token: str) -> None:
+        with self.transaction("write") as connection:
+            connection.exec_driver_sql(self.statements.renew, (self.lease, thread_id, "", token))
+
+    # Tables
+
+    def create_tables(self, connection: Connection) -> None:
+        """Make the tables, or check that this version knows the ones there are."""
         metadata.create_all(connection)
         version = connection.execute(select(schema_table.c.version)).scalar()
         if version is None:
             connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
-        elif version > SCHEMA_VERSION:
+        elif version != SCHEMA_VERSION:
             raise StorageCorruptError(
                 f"the tables of {self.engine.url!r} have schema version {version}, this graphkit knows "
                 f"{SCHEMA_VERSION}; use the newer graphkit that wrote them"
             )
 
+
+class SqlTables(WriteTables):
+    """The tables in one transaction. With `locks` a thread that is looked at stays as it is until the end."""
+
+    def __init__(self, saver: SqlSaver, connection: Connection, locks: bool) -> None:
+        self.saver = saver
+        self.connection = connection
+        self.statements = saver.statements
+        self.execute = connection.exec_driver_sql
+        self.select_thread = self.statements.lock_thread if locks else self.statements.select_thread
+
+    # One commit
+
+    def apply(self, rows: Rows) -> ConcurrentUpdateError | None:
+        """Write a commit, or nothing: then returns why it is refused."""
+        refusal = self._admit(rows)
+        if refusal is not None:
+            return refusal
+        place = (rows.thread_id, rows.namespace)
+        if rows.namespace and rows.head is not None:
+            self._move_nested_head(rows)
+        self._insert(self.statements.insert_checkpoint, place, rows.checkpoints)
+        self._insert(self.statements.insert_value, place, rows.values)
+        for fold in rows.folds:
+            key = (*place, fold.channel, fold.log)
+            self.execute(self.statements.delete_folded, (*key, fold.start, fold.last))
+            self.execute(self.statements.update_folded, (*fold[4:], *key, fold.start))
+        if rows.forget:
+            self.execute(self.statements.delete_pending, [(*place, *key) for key in rows.forget])
+        self._insert(self.statements.upsert_pending, place, rows.pending)
+        return None
+
+    def _insert(self, sql: str, place: tuple[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
+        if len(rows) == 1:  # the usual case; a list of one would cost the driver's slower way
+            self.execute(sql, (*place, *rows[0]))
+        elif rows:
+            self.execute(sql, [(*place, *row) for row in rows])
+
+    def _admit(self, rows: Rows) -> ConcurrentUpdateError | None:
+        """Claim, hold or release the thread in this transaction."""
+        if rows.claims and rows.acquire is None:
+            return self._create_thread(rows)
+        saver = self.saver
+        head = None if rows.namespace else rows.head
+        owner = None if rows.release else rows.token
+        sql = self.statements.claim if rows.claims else self.statements.hold
+        # The columns of an UPDATE come in the order of the table: `since` is set without a parameter.
+        witness = rows.acquire.epoch if rows.claims and rows.acquire else rows.token
+        done = self.execute(sql, (head, owner, saver.lease, saver.ttl, rows.thread_id, "", witness))
+        if done.rowcount == 1:
+            return None
+        state = self.thread(rows.thread_id)
+        holder = state.state.holder if state else None
+        return conflict(rows.thread_id, holder) if rows.claims else lost(rows.thread_id, rows.token, holder)
+
+    def _create_thread(self, rows: Rows) -> ConcurrentUpdateError | None:
+        existing = self.thread(rows.thread_id)
+        if current(existing) is not None:
+            assert existing is not None
+            return conflict(rows.thread_id, existing.state.holder)
+        if existing is not None:
+            self.drop_thread(rows.thread_id)
+        head = rows.head if not rows.namespace else None
+        owner = None if rows.release else rows.token
+        values = (rows.thread_id, "", head, 1, owner, self.saver.lease, None, self.saver.ttl)
+        made = self.execute(self.statements.insert_thread, values)
+        return None if made.rowcount == 1 else conflict(rows.thread_id, None)  # another was quicker
+
+    def _move_nested_head(self, rows: Rows) -> None:
+        """The head of a nested graph's namespace; the root's row has been checked already."""
+        place = (rows.thread_id, rows.namespace)
+        if self.execute(self.statements.move_head, (rows.head, *place)).rowcount == 0:
+            self.execute(self.statements.insert_thread, (*place, rows.head, 0, None, None, None, None))
+
     # Reading
 
-    def find(
-        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
-    ) -> tuple[ThreadState | None, Saved | None]:
-        with self._transaction("read") as connection:
-            root = self._thread(connection, thread_id, "")
-            state = self._thread(connection, thread_id, namespace) if namespace else root
-            if root is None or state is None:
-                return root, None
-            wanted = checkpoint_id or state.head
-            row = self._checkpoint(connection, thread_id, namespace, wanted) if wanted else None
-            if row is None:
-                if wanted and not checkpoint_id:
-                    raise corrupt(thread_id, wanted, "the thread's head is missing")
-                return root, None
-            return root, self._open(connection, thread_id, namespace, root, row)
-
-    def checkpoint_ids(self, thread_id: str, namespace: str = "") -> list[str]:
-        table = checkpoint_table.c
-        query = select(table.id).where(table.thread_id == thread_id, table.namespace == namespace)
-        with self._transaction("read") as connection:
-            return list(connection.execute(query.order_by(table.id.desc())).scalars())
-
-    def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
-        table = pending_table.c
-        query = (
-            select(table.checkpoint_id, table.task_id, table.kind, table.key, table.body, table.checksum)
-            .where(table.thread_id == thread_id, table.namespace == "", table.kind == kind, table.key == key)
-            .order_by(table.checkpoint_id.desc())
-        )
-        with self._transaction("read") as connection:
-            rows = connection.execute(query).all()
-        return [open_pending(thread_id, "", PendingRow(*row)) for row in rows]
-
-    def _thread(self, connection: Connection, thread_id: str, namespace: str) -> ThreadState | None:
-        row = connection.exec_driver_sql(self._statements.select_thread, (thread_id, namespace)).one_or_none()
+    def thread(self, thread_id: str, namespace: str = "") -> ThreadRow | None:
+        row = self.execute(self.select_thread, (thread_id, namespace)).one_or_none()
         if row is None:
             return None
-        head, epoch, owner, since, lease = row
-        return ThreadState(head, epoch, Holder(owner, since, lease) if owner is not None else None)
+        head, epoch, owner, since, left, expired, ttl = row
+        holder = Holder(owner, since, left) if owner is not None else None
+        return ThreadRow(ThreadState(head, epoch, holder), bool(expired), ttl)
 
-    def _checkpoint(
-        self, connection: Connection, thread_id: str, namespace: str, checkpoint_id: str
-    ) -> CheckpointRow | None:
+    def checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None:
         key = (thread_id, namespace, checkpoint_id)
-        row = connection.exec_driver_sql(self._statements.select_checkpoint, key).one_or_none()
+        row = self.execute(self.statements.select_checkpoint, key).one_or_none()
         return None if row is None else CheckpointRow(*row)
 
-    def _open(
-        self, connection: Connection, thread_id: str, namespace: str, state: ThreadState, row: CheckpointRow
-    ) -> Saved:
-        own = open_checkpoint(thread_id, namespace, row)
-        bodies = {row.id: (row.parent_id, own)}
-        if own.versions is None:
-            # Ids sort by time, so this range holds the chain; other branches in it are passed over.
-            key = (thread_id, namespace, row.base_id, row.id)
-            for found in connection.exec_driver_sql(self._statements.select_chain, key):
-                other = CheckpointRow(*found)
-                if other.id != row.id:
-                    bodies[other.id] = (other.parent_id, open_checkpoint(thread_id, namespace, other))
-        tip = resolve_tip(thread_id, row, bodies)
-        values = self._values(connection, thread_id, namespace, row.id, tip.versions)
-        pending = self._pending(connection, thread_id, namespace, row.id)
-        return Saved(state, to_checkpoint(row, own), values, pending, tip)
+    def chain(self, thread_id: str, namespace: str, first: str, last: str) -> list[CheckpointRow]:
+        # Ids sort by time, so this range holds the way from one to the other.
+        key = (thread_id, namespace, first, last)
+        return [CheckpointRow(*row) for row in self.execute(self.statements.select_chain, key)]
 
-    def _values(
-        self,
-        connection: Connection,
-        thread_id: str,
-        namespace: str,
-        checkpoint_id: str,
-        versions: dict[str, str],
-    ) -> dict[str, Any]:
-        values = {}
-        for key in versions.items():
-            found = connection.exec_driver_sql(self._statements.select_value, (thread_id, namespace, *key))
-            row = found.one_or_none()
-            if row is None:
-                raise corrupt(thread_id, checkpoint_id, f"version {key[1]} of channel {key[0]!r} is missing")
-            values[key[0]] = open_value(thread_id, namespace, checkpoint_id, ValueRow(*row))
-        return values
+    def recent(
+        self, thread_id: str, namespace: str, before: str | None, limit: int | None
+    ) -> list[CheckpointRow]:
+        table = checkpoint_table.c
+        query: Any = select(*list(table)[2:]).where(
+            table.thread_id == thread_id, table.namespace == namespace
+        )
+        if before is not None:
+            query = query.where(table.id < before)
+        found = self.connection.execute(query.order_by(table.id.desc()).limit(limit))
+        return [CheckpointRow(*row) for row in found]
 
-    def _pending(
-        self, connection: Connection, thread_id: str, namespace: str, checkpoint_id: str
-    ) -> list[Pending]:
+    def values(
+        self, thread_id: str, namespace: str, channel: str, log: str, upto: int | None
+    ) -> list[ValueRow]:
+        key = (thread_id, namespace, channel, log)
+        if upto is None:
+            found = self.execute(self.statements.select_whole_log, key)
+        else:
+            found = self.execute(self.statements.select_log, (*key, upto))
+        return [ValueRow(*row) for row in found]
+
+    def pending(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[PendingRow]:
         key = (thread_id, namespace, checkpoint_id)
-        rows = connection.exec_driver_sql(self._statements.select_pending, key).all()
-        return [open_pending(thread_id, namespace, PendingRow(*row)) for row in rows]
+        return [PendingRow(*row) for row in self.execute(self.statements.select_pending, key)]
+
+    def pending_of(self, thread_id: str, namespace: str, kind: str, key: str) -> list[PendingRow]:
+        table = pending_table.c
+        query: Any = select(*list(table)[2:]).where(
+            table.thread_id == thread_id, table.namespace == namespace, table.kind == kind, table.key == key
+        )
+        found = self.connection.execute(query.order_by(table.checkpoint_id.desc()))
+        return [PendingRow(*row) for row in found]
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        table = thread_table.c
+        query = select(table.namespace).where(table.thread_id == thread_id).order_by(table.namespace)
+        return list(self.connection.execute(query).scalars())
+
+    def thread_ids(self, expired: bool = False) -> list[str]:
+        table = thread_table.c
+        runs_out = func.coalesce(table.expiry <= now(), literal_column("false"))
+        query = select(table.thread_id).where(table.namespace == "", runs_out if expired else ~runs_out)
+        return list(self.connection.execute(query.order_by(table.thread_id)).scalars())
+
+    def value_keys(self, thread_id: str, namespace: str) -> list[tuple[str, str, int, int, str | None]]:
+        table = value_table.c
+        query = select(table.channel, table.log, table.start, table.length, table.previous).where(
+            table.thread_id == thread_id, table.namespace == namespace
+        )
+        found = self.connection.execute(query.order_by(table.channel, table.log, table.start))
+        return [(channel, log, start, length, previous) for channel, log, start, length, previous in found]
+
+    def usage(self, thread_id: str) -> tuple[int, int, int, int]:
+        counts, size = [], 0
+        for table in (checkpoint_table, value_table, pending_table):
+            query = select(func.count(), func.coalesce(func.sum(func.length(table.c.body)), 0)).where(
+                table.c.thread_id == thread_id
+            )
+            count, length = self.connection.execute(query).one()
+            counts.append(count)
+            size += int(length)
+        return counts[0], counts[1], counts[2], size
 
     # Writing
 
-    def write(self, rows: Rows) -> None:
-        thread_id, namespace = rows.thread_id, rows.namespace
-        statements = self._statements
-        with self._transaction("write") as connection:
-            execute = connection.exec_driver_sql
-            self._admit(connection, rows)
-            if namespace and rows.head is not None:
-                self._move_head(connection, rows)
-            for sql, found in (
-                (statements.insert_checkpoint, rows.checkpoints),
-                (statements.insert_value, rows.values),
-            ):
-                if len(found) == 1:  # the usual case; a list of one would cost the driver's slower way
-                    execute(sql, (thread_id, namespace, *found[0]))
-                elif found:
-                    execute(sql, [(thread_id, namespace, *row) for row in found])
-            self._write_pending(connection, rows)
+    def put_thread(
+        self, thread_id: str, namespace: str, head: str | None, epoch: int, ttl: float | None
+    ) -> None:
+        self._delete(
+            thread_table, thread_table.c.thread_id == thread_id, thread_table.c.namespace == namespace
+        )
+        expiry = None if namespace else self.saver.ttl if ttl is None else ttl
+        values = (thread_id, namespace, head, epoch, None, None, ttl, expiry)
+        self.execute(self.statements.insert_thread, values)
 
-    def delete_thread(self, thread_id: str) -> None:
-        with self._transaction("write") as connection:
-            state = self._thread(connection, thread_id, "")
-            refuse_busy(thread_id, state.holder if state else None)
-            for table in (pending_table, value_table, checkpoint_table, thread_table):
-                connection.execute(delete(table).where(table.c.thread_id == thread_id))
+    def move_head(self, thread_id: str, namespace: str, head: str | None) -> None:
+        self.execute(self.statements.move_head, (head, thread_id, namespace))
 
-    def _write_pending(self, connection: Connection, rows: Rows) -> None:
-        this = (rows.thread_id, rows.namespace)
-        if rows.forget:
-            gone = [(*this, *key) for key in rows.forget]
-            connection.exec_driver_sql(self._statements.delete_pending, gone)
-        if rows.pending:
-            values = [(*this, *row) for row in rows.pending]
-            connection.exec_driver_sql(self._statements.upsert_pending, values)
+    def put_checkpoints(self, thread_id: str, namespace: str, rows: Sequence[CheckpointRow]) -> None:
+        self._insert(self.statements.upsert_checkpoint, (thread_id, namespace), rows)
 
-    def _admit(self, connection: Connection, rows: Rows) -> None:
-        """Claim, hold or release the thread in this transaction; raises if it may not write."""
-        if rows.claims and rows.acquire is None:
-            self._create_thread(connection, rows)
-            return
-        head = None if rows.namespace else rows.head
-        owner = (None, None, None) if rows.release else rows.holder
-        sql = self._statements.claim if rows.claims else self._statements.hold
-        witness = rows.acquire.epoch if rows.claims and rows.acquire else rows.holder.token
-        done = connection.exec_driver_sql(sql, (head, *owner, rows.thread_id, "", witness))
-        if done.rowcount != 1:
-            state = self._thread(connection, rows.thread_id, "")
-            now = state.holder if state else None
-            raise (
-                conflict(rows.thread_id, now) if rows.claims else lost(rows.thread_id, rows.holder.token, now)
-            )
+    def put_values(self, thread_id: str, namespace: str, rows: Sequence[ValueRow]) -> None:
+        self._insert(self.statements.insert_value, (thread_id, namespace), rows)
 
-    def _create_thread(self, connection: Connection, rows: Rows) -> None:
-        existing = self._thread(connection, rows.thread_id, "")
-        if existing is not None:
-            raise conflict(rows.thread_id, existing.holder)
-        owner = (None, None, None) if rows.release else rows.holder
-        head = rows.head if not rows.namespace else None
-        values = (rows.thread_id, "", head, 1, *owner, None)
-        connection.exec_driver_sql(self._statements.insert_thread, values)
+    def put_pending(self, thread_id: str, namespace: str, rows: Sequence[PendingRow]) -> None:
+        self._insert(self.statements.upsert_pending, (thread_id, namespace), rows)
 
-    def _move_head(self, connection: Connection, rows: Rows) -> None:
-        """The head of a nested graph's namespace; the root's row has been checked already."""
-        table = thread_table.c
-        this = (table.thread_id == rows.thread_id, table.namespace == rows.namespace)
-        done = connection.execute(update(thread_table).where(*this).values(head=rows.head))
-        if done.rowcount == 0:
-            values = (rows.thread_id, rows.namespace, rows.head, 0, None, None, None, None)
-            connection.exec_driver_sql(self._statements.insert_thread, values)
+    def drop_checkpoints(self, thread_id: str, namespace: str, ids: Iterable[str]) -> None:
+        doomed = list(ids)
+        for table, column in ((pending_table, "checkpoint_id"), (checkpoint_table, "id")):
+            this = (table.c.thread_id == thread_id, table.c.namespace == namespace)
+            for some in _portions(doomed):
+                self._delete(table, *this, table.c[column].in_(some))
+
+    def drop_values(self, thread_id: str, namespace: str, keys: Iterable[tuple[str, str, int]]) -> None:
+        doomed = [(thread_id, namespace, *key) for key in keys]
+        if doomed:
+            self.execute(self.statements.delete_value, doomed)
+
+    def drop_namespace(self, thread_id: str, namespace: str) -> None:
+        for table in TABLES:
+            self._delete(table, table.c.thread_id == thread_id, table.c.namespace == namespace)
+
+    def drop_thread(self, thread_id: str) -> None:
+        for table in TABLES:
+            self._delete(table, table.c.thread_id == thread_id)
+
+    def _delete(self, table: Table, *where: Any) -> None:
+        self.connection.execute(delete(table).where(*where))
+
+
+def _portions(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
+    """Databases limit how many values one statement may have."""
+    return (ids[start : start + size] for start in range(0, len(ids), size))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from sqlalchemy import create_engine
 from sqlalchemy import exc as sql_errors
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.pool import StaticPool
 
+from graphkit_checkpoint.base import SaverOptions
 from graphkit_checkpoint.errors import (
     StorageBusyError,
     StorageCorruptError,
@@ -37,8 +39,8 @@ class SqliteSaver(SqlSaver):
     `synchronous="FULL"` (default) makes every commit survive a power failure with exactly one fsync,
     "NORMAL" survives the end of the process but may lose the last commits at a power failure.
     `timeout` is how many seconds to wait for another writer's lock before `StorageBusyError`.
-    `create=False` refuses a missing or empty file. Raises `StorageCorruptError` for a file that is
-    damaged or another program's.
+    `create=False` refuses a missing or empty file. Further options are those of `BaseCheckpointSaver`.
+    Raises `StorageCorruptError` for a file that is damaged or another program's.
     """
 
     def __init__(
@@ -47,8 +49,8 @@ class SqliteSaver(SqlSaver):
         *,
         synchronous: Synchronous = "FULL",
         timeout: float = 5.0,
-        lease: float = 30.0,
         create: bool = True,
+        **options: Unpack[SaverOptions],
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ValueError(f"synchronous must be 'FULL' or 'NORMAL', not {synchronous!r}")
@@ -60,7 +62,11 @@ class SqliteSaver(SqlSaver):
         self._shared = isinstance(location, Engine)
         self._closes_connection = not isinstance(location, sqlite3.Connection)
         self._closes_engine = self._closes_connection and not self._shared
-        super().__init__(_engine_of(location, timeout), lease=lease)
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._closed = False
+        engine = _engine_of(location, timeout)
+        super().__init__(engine, engine.dialect, **options)
         try:
             self.setup()
         except BaseException:
@@ -92,9 +98,18 @@ class SqliteSaver(SqlSaver):
         dialect.do_begin = _begin
         return connection
 
+    def close(self) -> None:
+        super().close()
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+            if connection is not None and self._closes_connection:
+                connection.close()
+            if self._closes_engine:
+                self.engine.dispose()
+
     def setup(self) -> None:
-        """Create the tables. Done when the saver is made; calling it again is harmless."""
-        with self._transaction("read") as connection:
+        with self.transaction("read") as connection:
             names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
         ours = any(name.startswith(PREFIX) for name in names)
         if names and not ours and self._path:
@@ -103,8 +118,8 @@ class SqliteSaver(SqlSaver):
                 f"file of its own, or pass an open connection to share a database on purpose"
             )
         self._use_wal()
-        with self._transaction("read" if ours else "write") as connection:
-            self._create_tables(connection)
+        with self.transaction("read" if ours else "write") as connection:
+            self.create_tables(connection)
 
     def _use_wal(self) -> None:
         """Readers and the writer do not wait for each other. Set once it is known to be our file."""
@@ -121,7 +136,7 @@ class SqliteSaver(SqlSaver):
         return f"SQLite file {self._path!r}" if self._path else f"SQLite database {self.engine.url}"
 
     @contextmanager
-    def _transaction(self, mode: str) -> Iterator[Connection]:
+    def transaction(self, mode: str) -> Iterator[Connection]:
         with self._lock:
             if self._closed:
                 raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")

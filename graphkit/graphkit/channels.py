@@ -11,10 +11,11 @@ changed. Three class attributes tell the engine what it need not ask:
 from __future__ import annotations
 
 import collections.abc
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from copy import copy
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from graphkit.errors import EmptyChannelError, InvalidUpdateError
 from graphkit.types import Overwrite
@@ -33,6 +34,12 @@ __all__ = [
 ]
 
 V = TypeVar("V")
+
+Extension = int | Collection[Any]
+"""How many items were appended to a list, or which keys of a dict were set."""
+
+Fold = Callable[[Any, Any], tuple[Any, Extension] | None]
+"""A reducer's result and what it added, or None if it did more than add."""
 
 
 class _Missing:
@@ -64,6 +71,12 @@ class BaseChannel(ABC, Generic[V]):
     def __init__(self, typ: Any = Any, key: str = "") -> None:
         self.typ = typ
         self.key = key
+
+    @property
+    def extension(self) -> Extension | None:
+        """What the last `update` added to a value it left as it was otherwise, so that only that is stored: how
+        many items at the end of a list, or which keys of a dict. None: the value may differ everywhere."""
+        return None
 
     @abstractmethod
     def update(self, values: Sequence[Any]) -> bool:
@@ -227,9 +240,15 @@ class BinaryOperatorAggregate(_Held[V]):
         super().__init__(typ, key)
         self.operator = operator
         self.value = _empty_of(typ)
+        self._fold = KNOWN.get(operator) if isinstance(operator, Hashable) else None
+        self._extension: Extension | None = None
 
     def blank(self) -> BinaryOperatorAggregate[V]:
         return BinaryOperatorAggregate(self.typ, self.operator, self.key)
+
+    @property
+    def extension(self) -> Extension | None:
+        return self._extension
 
     def copy(self) -> BinaryOperatorAggregate[V]:
         channel = self.blank()
@@ -241,6 +260,9 @@ class BinaryOperatorAggregate(_Held[V]):
         if not values:
             return False
         overwritten = False
+        self._extension = None
+        if self._fold is not None and self._extend(self._fold, values):
+            return True
         for value in values:
             if type(value) is Overwrite:
                 if overwritten:
@@ -257,6 +279,18 @@ class BinaryOperatorAggregate(_Held[V]):
                 self.value = self.operator(self.value, value)
         return True
 
+    def _extend(self, fold: Fold, values: Sequence[Any]) -> bool:
+        """`update` where all writes only add to a list or dict; changes nothing and returns False otherwise."""
+        result, extension = self.value, None
+        for value in values:
+            folded = fold(result, value)
+            if folded is None:
+                return False
+            result, added = folded
+            extension = added if extension is None else joined(extension, added)
+        self.value, self._extension = result, extension
+        return True
+
 
 class Topic(BaseChannel[Sequence[V]]):
     """Collects the values of a superstep into a list; with `accumulate` those of all supersteps."""
@@ -265,13 +299,18 @@ class Topic(BaseChannel[Sequence[V]]):
         super().__init__(typ, key)
         self.accumulate = accumulate
         self.values: list[V] = []
+        self._appended = 0
+
+    @property
+    def extension(self) -> Extension | None:
+        return self._appended if self.accumulate else None
 
     def update(self, values: Sequence[V | list[V]]) -> bool:
         before = self.values
         after = list(before) if self.accumulate else []
         for value in values:
             after.extend(value) if isinstance(value, list) else after.append(value)
-        self.values = after
+        self.values, self._appended = after, len(after) - len(before)
         return after != before if not values else True
 
     def get(self) -> Sequence[V]:
@@ -413,6 +452,25 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue):
         if checkpoint is not MISSING:
             channel.seen, channel.finished = set(checkpoint[0]), checkpoint[1]
         return channel
+
+
+def joined(one: Extension, other: Extension) -> Extension:
+    """Two extensions of one value, one after the other."""
+    if isinstance(one, int) or isinstance(other, int):
+        return one + other  # type: ignore[operator]
+    return dict.fromkeys((*one, *other))
+
+
+def _concatenated(value: Any, write: Any) -> tuple[Any, Extension] | None:
+    return (value + write, len(write)) if type(value) is list and type(write) is list else None
+
+
+def _merged(value: Any, write: Any) -> tuple[Any, Extension] | None:
+    return (value | write, tuple(write)) if type(value) is dict and type(write) is dict else None
+
+
+KNOWN: Final[dict[Any, Fold]] = {operator.add: _concatenated, operator.or_: _merged}
+"""Reducers of which we know when they only add to a value; `add_messages` puts itself here."""
 
 
 def _empty_of(typ: Any) -> Any:

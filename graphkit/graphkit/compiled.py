@@ -20,7 +20,7 @@ from graphkit.errors import InvalidUpdateError
 from graphkit.streams import AsyncChunks, check_modes, chunks, config_at, describe
 from graphkit.types import RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
 from graphkit_checkpoint.base import BaseCheckpointSaver, check_thread_id
-from graphkit_checkpoint.cache import BaseCache
+from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.records import Saved
 
 if TYPE_CHECKING:
@@ -283,12 +283,10 @@ class CompiledGraph:
     ) -> Iterator[StateSnapshot]:
         """The thread's checkpoints, newest first: those whose metadata has every item of `filter`, older than
         `before`, at most `limit`."""
-        saver, where = self._address(config, "get_state_history")
-        search = _Search(filter, before, limit)
-        for checkpoint_id in search.ids(saver.checkpoint_ids(*where[:2])):
-            found = saver.load(*where[:2], checkpoint_id)
-            if found is not None and search.takes(found):
-                yield self._snapshot(found, (*where[:2], checkpoint_id))
+        saver, (thread_id, namespace, _) = self._address(config, "get_state_history")
+        earlier = (before or {}).get("configurable", {}).get("checkpoint_id")
+        for saved in saver.history(thread_id, namespace, before=earlier, limit=limit, filter=filter):
+            yield self._snapshot(saved, (thread_id, namespace, saved.checkpoint.id))
 
     async def aget_state_history(
         self,
@@ -299,12 +297,10 @@ class CompiledGraph:
         limit: int | None = None,
     ) -> AsyncIterator[StateSnapshot]:
         """`get_state_history` on the running event loop."""
-        saver, where = self._address(config, "aget_state_history")
-        search = _Search(filter, before, limit)
-        for checkpoint_id in search.ids(await saver.acheckpoint_ids(*where[:2])):
-            found = await saver.aload(*where[:2], checkpoint_id)
-            if found is not None and search.takes(found):
-                yield self._snapshot(found, (*where[:2], checkpoint_id))
+        saver, (thread_id, namespace, _) = self._address(config, "aget_state_history")
+        earlier = (before or {}).get("configurable", {}).get("checkpoint_id")
+        async for saved in saver.ahistory(thread_id, namespace, before=earlier, limit=limit, filter=filter):
+            yield self._snapshot(saved, (thread_id, namespace, saved.checkpoint.id))
 
     def _address(
         self, config: RunnableConfig, call: str
@@ -404,31 +400,6 @@ class CompiledGraph:
         from graphkit.graph.describe import drawable
 
         return drawable(self)
-
-
-class _Search:
-    """Which checkpoints of a history are asked for."""
-
-    def __init__(
-        self, filter: Mapping[str, Any] | None, before: RunnableConfig | None, limit: int | None
-    ) -> None:
-        self.filter = dict(filter or {})
-        self.before = (before or {}).get("configurable", {}).get("checkpoint_id")
-        self.left = limit
-
-    def ids(self, ids: Sequence[str]) -> Iterator[str]:
-        for checkpoint_id in ids:
-            if self.left is not None and self.left <= 0:
-                return
-            if self.before is None or checkpoint_id < self.before:
-                yield checkpoint_id
-
-    def takes(self, saved: Saved) -> bool:
-        metadata = saved.checkpoint.described
-        taken = all(key in metadata and metadata[key] == value for key, value in self.filter.items())
-        if taken and self.left is not None:
-            self.left -= 1
-        return taken
 
 
 def _wanted(modes: Sequence[StreamMode]) -> frozenset[str]:

@@ -18,7 +18,7 @@ SOURCES = {
     "graphkit_prebuilt": ROOT / "prebuilt",
 }
 FLOORS = {"graphkit_checkpoint": 1, "graphkit": 2, "graphkit_prebuilt": 3}
-DOOR_FOLDERS = ("checkpoint", "cache")
+DOOR_FOLDERS = ("checkpoint", "cache", "store")
 
 
 def modules(package: str) -> Iterator[tuple[str, ast.Module]]:

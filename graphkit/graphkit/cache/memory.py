@@ -1,6 +1,6 @@
-"""Door to `graphkit_checkpoint.cache`."""
+"""Door to `graphkit_checkpoint.cache.memory`."""
 
-from graphkit_checkpoint.cache import (
+from graphkit_checkpoint.cache.memory import (
     InMemoryCache,
 )
 

@@ -189,7 +189,7 @@ class AsyncDriver:
             saver.commit(effect.commit)
             return
         rows = saver.encode(effect.commit)
-        writing = self.loop.run_in_executor(saver.worker, saver.write, rows)
+        writing = asyncio.wrap_future(saver.begin_write(rows))
         if effect.wait:
             await self._finished(writing)
         else:

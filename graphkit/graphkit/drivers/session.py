@@ -10,7 +10,7 @@ from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Failed, Outcome
 from graphkit.engine.effects import Effect
 from graphkit_checkpoint.base import BaseCheckpointSaver
-from graphkit_checkpoint.cache import BaseCache
+from graphkit_checkpoint.cache.base import BaseCache
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -148,7 +148,7 @@ class SyncDriver:
         if effect.wait or not saver.blocking:
             saver.commit(effect.commit)
         else:
-            self.saving = saver.worker.submit(saver.write, saver.encode(effect.commit))
+            self.saving = saver.begin_write(saver.encode(effect.commit))
 
 
 def _saver(session: Session) -> BaseCheckpointSaver:

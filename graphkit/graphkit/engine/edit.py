@@ -11,7 +11,7 @@ from typing import Any
 
 from graphkit.constants import COPY, END, INPUT, START
 from graphkit.engine import effects, identity
-from graphkit.engine.attempt import Attempt, Done, Failed, Place
+from graphkit.engine.attempt import Attempt, Done, Failed, Place, Write
 from graphkit.engine.prepare import Effects, Standing, newest, reopen
 from graphkit.engine.program import Callee, NodeSpec, Program
 from graphkit.engine.request import Request
@@ -73,9 +73,11 @@ class Editor:
             self.standing = Standing(State(program, {}, None), [], -2, None, Tip())
             self.control: dict[str, Any] = {"next": [], "ran": []}
             self.work: Any = None
+            self.given: Any = None
         else:
             self.standing = reopen(program, saved, request.namespace)
             self.control, self.work = dict(saved.checkpoint.control), saved.checkpoint.work
+            self.given = saved.checkpoint.given
 
     def superstep(self, updates: list[StateUpdate], now: float) -> Effects:
         if not updates:
@@ -86,21 +88,20 @@ class Editor:
         if special:
             self._special(special[0], now)
         elif len(updates) == 1 and updates[0].values is None and updates[0].as_node is None:
-            self._append("update", Changes(), self.control, self.work, now)
+            self._append("update", Changes(), self.control, self.work, now, self.given)
         else:
             yield from self._as_nodes(updates, now)
 
     def _special(self, update: StateUpdate, now: float) -> None:
         if update.as_node == INPUT:
             writes = writes_of_input(self.program, update.values)
-            work = {"input": [list(write) for write in writes]}
-            self._append("input", Changes(), {"next": [START], "ran": []}, work, now)
+            self._append("input", Changes(), {"next": [START], "ran": []}, None, now, writes)
         elif update.values is not None:
             raise InvalidUpdateError(f"an update as {update.as_node!r} takes no values; give None")
         elif self.standing.checkpoint_id is None:
             raise InvalidUpdateError(f"thread {self.request.thread_id!r} has no checkpoint to copy or to end")
         elif update.as_node == COPY:
-            self._append("fork", Changes(), self.control, self.work, now)
+            self._append("fork", Changes(), self.control, self.work, now, self.given)
         else:
             finished = [task for task in self.standing.tasks if task.name != START]
             changes = self.standing.state.apply(entries_of(finished, self.program))
@@ -173,6 +174,7 @@ class Editor:
         control: dict[str, Any],
         work: Any,
         now: float,
+        given: Sequence[Write] | None = None,
     ) -> None:
         standing = self.standing
         changes, standing.amended = standing.amended.add(changes), Changes()
@@ -191,10 +193,12 @@ class Editor:
                 work,
                 changes.changed,
                 changes.cleared,
+                given,
+                changes.extended,
             )
         )
         standing.step, standing.checkpoint_id = step, new_id
-        self.control, self.work = control, work
+        self.control, self.work, self.given = control, work, given
         standing.tasks = make_tasks(plan_of(control, work), new_id, self.request.namespace, step)
 
 

@@ -249,6 +249,7 @@ class Run:
             work_of(plan),
             changes.changed,
             changes.cleared,
+            extended=changes.extended,
         )
         return (checkpoint,)
 
@@ -417,8 +418,9 @@ def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
         return []
     changes, last = Changes(), replace(unsaved[-1])
     for checkpoint in unsaved:
-        changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared)))
+        changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared), dict(checkpoint.extended)))
     last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, changes.cleared
+    last.extended = changes.extended
     return [last]
 
 

@@ -6,7 +6,7 @@ Everything here happens before the thread is claimed. A wrong input is an error 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,8 +75,8 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
     for record in pending:
         if record.kind == AMEND:
             amend(standing, plan, record.value["writes"], record.value["targets"])
-    if "input" in work:
-        standing.tasks = [_start(program, work, at, namespace, checkpoint.step)]
+    if checkpoint.given is not None:
+        standing.tasks = [_start(program, checkpoint.given, work, at, namespace, checkpoint.step)]
         standing.tasks += make_tasks(
             Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step
         )
@@ -86,12 +86,14 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
     return standing
 
 
-def _start(program: Program, work: Mapping[str, Any], at: str, namespace: str, step: int) -> Task:
+def _start(
+    program: Program, given: Sequence[Write], work: Mapping[str, Any], at: str, namespace: str, step: int
+) -> Task:
     """The task that takes in the input; it is finished unless a conditional entry has to choose."""
-    task = start_task(dict(work["input"]), at, namespace, step)
+    task = start_task(dict(given), at, namespace, step)
     goto = work.get("goto")
     if goto is not None or not program.entry.branches:
-        task.output = Done([(key, value) for key, value in work["input"]], list(goto or ()))
+        task.output = Done(list(given), list(goto or ()))
         task.steered = goto is not None
     return task
 
@@ -160,11 +162,7 @@ class Preparation:
         saved, request = self.saved, self.request
         parent = saved.checkpoint.id if saved else None
         step = saved.checkpoint.step + 1 if saved else -1
-        work: dict[str, Any] = {
-            "input": [[key, value] for key, value in writes if self.program.channels[key].stored]
-        }
-        if goto is not None:
-            work["goto"] = goto
+        work: dict[str, Any] = {} if goto is None else {"goto": goto}
         state = State(self.program, saved.values if saved else {}, None)
         standing = Standing(state, [], step, None, saved.tip if saved else Tip())
         for record in saved.pending if saved else ():
@@ -172,10 +170,11 @@ class Preparation:
                 amend(standing, Plan(), record.value["writes"], ())
         prepared = Prepared(standing)
         control = {"next": [START], "ran": []}
-        checkpoint = Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work)
-        prepared.checkpoints.append(checkpoint)
-        live = {**work, "input": [[key, value] for key, value in writes]}
-        standing.tasks = [_start(self.program, live, "", request.namespace, step)]
+        given = [(key, value) for key, value in writes if self.program.channels[key].stored]
+        prepared.checkpoints.append(
+            Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work, given=given)
+        )
+        standing.tasks = [_start(self.program, writes, work, "", request.namespace, step)]
         return prepared
 
     # Going on
@@ -210,6 +209,8 @@ class Preparation:
             work,
             changes.changed,
             changes.cleared,
+            old.given,
+            changes.extended,
         )
         return Prepared(standing, [copy], arriving=False)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphkit.channels import MISSING, BaseChannel, LastValue, NamedBarrierValue
+from graphkit.channels import MISSING, BaseChannel, Extension, LastValue, NamedBarrierValue, joined
 from graphkit.constants import END
 from graphkit.engine.attempt import Target, Write
 from graphkit.engine.program import Join, NodeSpec, Program
@@ -46,6 +46,7 @@ class Changes:
 
     changed: dict[str, Any] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)
+    extended: dict[str, Extension] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.cleared)
@@ -54,6 +55,14 @@ class Changes:
         """Make these the changes of both, one after the other."""
         for key in later.cleared:
             self.changed.pop(key, None)
+            self.extended.pop(key, None)
+        for key in later.changed:
+            if key not in later.extended or (key in self.changed and key not in self.extended):
+                self.extended.pop(key, None)
+            elif key in self.extended:
+                self.extended[key] = joined(self.extended[key], later.extended[key])
+            else:
+                self.extended[key] = later.extended[key]
         self.changed.update(later.changed)
         self.cleared = self.cleared.difference(later.changed) | later.cleared
         return self
@@ -134,8 +143,11 @@ class State:
         stored = channel.checkpoint()
         if stored is MISSING:
             changes.cleared.add(key)
-        else:
-            changes.changed[key] = stored
+            return
+        changes.changed[key] = stored
+        extension = channel.extension
+        if extension is not None:
+            changes.extended[key] = extension
 
     def follow(self, entries: Sequence[Entry]) -> Plan:
         """What runs after these tasks: their edges, branches and commands; deferred nodes when all is done."""

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Final, TypedDict, TypeGuard
 from uuid import uuid4
 
+from graphkit.channels import KNOWN, Extension
 from graphkit.errors import InvalidUpdateError
 from graphkit_checkpoint.serde import register_type
 
@@ -49,10 +50,24 @@ def add_messages(left: Any, right: Any) -> list[Any]:
     messages, changes = _listed(left), _listed(right)
     clearing = [place for place, change in enumerate(changes) if _clears(change)]
     if clearing:
-        return _merged([], changes[clearing[-1] + 1 :])
+        return _merged([], changes[clearing[-1] + 1 :])[0]
     if messages and not (_has_id(messages[0]) and _has_id(messages[-1])):
         messages = [_identified(message) for message in messages]
-    return _merged(messages, changes)
+    return _merged(messages, changes)[0]
+
+
+def _appended(left: Any, right: Any) -> tuple[Any, Extension] | None:
+    """`add_messages` where it does nothing but append."""
+    changes = _listed(right)
+    if type(left) is not list or any(map(_removes, changes)):
+        return None
+    if left and not (_has_id(left[0]) and _has_id(left[-1])):
+        return None
+    merged, appends = _merged([*left], changes)
+    return (merged, len(changes)) if appends else None
+
+
+KNOWN[add_messages] = _appended
 
 
 class MessagesState(TypedDict):
@@ -61,10 +76,12 @@ class MessagesState(TypedDict):
     messages: Annotated[list[Any], add_messages]
 
 
-def _merged(messages: list[Any], changes: list[Any]) -> list[Any]:
-    """Apply `changes` in order to `messages`, a list that belongs to the caller of this function alone."""
+def _merged(messages: list[Any], changes: list[Any]) -> tuple[list[Any], bool]:
+    """Apply `changes` in order to `messages`, a list that belongs to the caller of this function alone; returns
+    the result, and whether nothing but appending was done."""
     places: dict[Any, int] | None = None
     removed: set[Any] = set()
+    appends = True
     for change in changes:
         message = change if _removes(change) else _identified(change)
         if message is not change:  # its id is new, so there is nothing to replace
@@ -77,10 +94,13 @@ def _merged(messages: list[Any], changes: list[Any]) -> list[Any]:
         elif _id(change) in places:
             messages[places[_id(change)]] = change
             removed.discard(_id(change))
+            appends = False
         else:
             places[_id(change)] = len(messages)
             messages.append(change)
-    return [message for message in messages if _id(message) not in removed] if removed else messages
+    if removed:
+        return [message for message in messages if _id(message) not in removed], False
+    return messages, appends
 
 
 def _listed(value: Any) -> list[Any]:

@@ -30,7 +30,7 @@ from graphkit.graph.structure import BranchDescription, GraphDescription, check_
 from graphkit.graph.subgraph import subgraph_callee
 from graphkit.types import CachePolicy, RetryPolicy, TimeoutPolicy
 from graphkit_checkpoint.base import BaseCheckpointSaver
-from graphkit_checkpoint.cache import BaseCache
+from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.serde import register_annotations
 
 __all__ = ["StateGraph"]

@@ -1,35 +1,24 @@
-"""Caches: what a task came to, for equal input, some time long."""
+"""`InMemoryCache`: values in the memory of this process."""
 
 from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
+from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.serde import pack, unpack
 
 
-class BaseCache(ABC):
-    """Values by (namespace, key). A value that has expired is gone."""
-
-    @abstractmethod
-    def get(self, namespace: str, key: str) -> Any:
-        """The value, or None."""
-
-    @abstractmethod
-    def put(self, namespace: str, key: str, value: Any, ttl: float | None) -> None:
-        """Keep a value, `ttl` seconds long (None: for ever)."""
-
-    @abstractmethod
-    def clear(self, namespace: str | None = None) -> None:
-        """Forget a namespace, or everything."""
-
-
 class InMemoryCache(BaseCache):
-    """Keeps values in memory, serialized, so that what one run does to them does not reach another."""
+    """Keeps values in memory, serialized, so that what one run does to them does not reach another.
 
-    def __init__(self) -> None:
+    `clock` tells the time in unix seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._entries: dict[tuple[str, str], tuple[bytes, float | None]] = {}
         self._lock = threading.Lock()
 
@@ -39,13 +28,13 @@ class InMemoryCache(BaseCache):
             if entry is None:
                 return None
             body, expiry = entry
-            if expiry is not None and time.time() >= expiry:
+            if expiry is not None and self._clock() >= expiry:
                 del self._entries[namespace, key]
                 return None
         return unpack(body)
 
     def put(self, namespace: str, key: str, value: Any, ttl: float | None) -> None:
-        expiry = None if ttl is None else time.time() + ttl
+        expiry = None if ttl is None else self._clock() + ttl
         with self._lock:
             self._entries[namespace, key] = (pack(value), expiry)
 

@@ -1,0 +1,1 @@
+"""Caches: what a task came to, for equal input, some time long."""

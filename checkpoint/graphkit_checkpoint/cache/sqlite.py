@@ -1,0 +1,148 @@
+"""`SqliteCache`: values in an SQLite file, shared by any number of processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self
+from zlib import crc32
+
+from graphkit_checkpoint.cache.base import BaseCache
+from graphkit_checkpoint.errors import CheckpointCorruptError, StorageUnavailableError, UnknownTypeError
+from graphkit_checkpoint.forks import survive_forks
+from graphkit_checkpoint.serde import pack, unpack
+from graphkit_checkpoint.sqlite_errors import READING, sqlite_failure
+
+# The number in the table's name is the version of its form: another one would be another table.
+CREATE: Final = (
+    "CREATE TABLE IF NOT EXISTS graphkit_cache_1 (namespace BLOB NOT NULL, key BLOB NOT NULL, "
+    "body BLOB NOT NULL, expiry REAL, checksum INTEGER NOT NULL, PRIMARY KEY (namespace, key))",
+    "CREATE INDEX IF NOT EXISTS graphkit_cache_1_expiry ON graphkit_cache_1 (expiry)",
+)
+SELECT: Final = "SELECT body, expiry, checksum FROM graphkit_cache_1 WHERE namespace = ? AND key = ?"
+PUT: Final = "INSERT OR REPLACE INTO graphkit_cache_1 VALUES (?, ?, ?, ?, ?)"
+DROP: Final = "DELETE FROM graphkit_cache_1 WHERE namespace = ? AND key = ? AND body IS ? AND checksum IS ?"
+SWEEP: Final = "DELETE FROM graphkit_cache_1 WHERE expiry <= ?"
+CLEAR: Final = "DELETE FROM graphkit_cache_1 WHERE namespace = ?"
+CLEAR_ALL: Final = "DELETE FROM graphkit_cache_1"
+
+
+class SqliteCache(BaseCache):
+    """Keeps values in an SQLite file (WAL mode), which may be that of a saver or a store.
+
+    A damaged entry is a miss and is removed; so is one that has expired. An entry of a type that is not
+    registered in this process is a miss and stays. After a power failure the last entries may be missing.
+    `timeout` is how many seconds to wait for another writer's lock before `StorageBusyError`. `clock` tells
+    the time in unix seconds. Raises `StorageCorruptError` for a file that is no database or damaged as a
+    whole.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, timeout: float = 5.0, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path = os.fspath(path)
+        self._timeout = timeout
+        self._clock = clock
+        self.lock = threading.Lock()
+        self._closed = False
+        self._connection: sqlite3.Connection | None = None
+        self._inherited: sqlite3.Connection | None = None
+        survive_forks(self)
+        with self._connected():
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def get(self, namespace: str, key: str) -> Any:
+        place = _place(namespace, key)
+        with self._connected() as connection:
+            entry = connection.execute(SELECT, place).fetchone()
+            if entry is None:
+                return None
+            body, expiry, checksum = entry
+            if _is_intact(place, body, expiry, checksum) and (expiry is None or self._clock() < expiry):
+                try:
+                    return unpack(body)
+                except UnknownTypeError:
+                    return None
+                except CheckpointCorruptError:
+                    pass
+            # Only what was seen here: another process may have put a good one in its place.
+            connection.execute(DROP, (*place, body, checksum))
+        return None
+
+    def put(self, namespace: str, key: str, value: Any, ttl: float | None) -> None:
+        place, body, now = _place(namespace, key), pack(value), self._clock()
+        expiry = None if ttl is None else float(now + ttl)
+        with self._connected() as connection:
+            connection.execute(SWEEP, (now,))
+            connection.execute(PUT, (*place, body, expiry, _checksum(place, body, expiry)))
+
+    def clear(self, namespace: str | None = None) -> None:
+        with self._connected() as connection:
+            if namespace is None:
+                connection.execute(CLEAR_ALL)
+            else:
+                connection.execute(CLEAR, (_bytes(namespace),))
+
+    def close(self) -> None:
+        """Release the file. Using the cache afterwards is an error."""
+        with self.lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one thread at a time. Every statement is a transaction of its own."""
+        with self.lock:
+            if self._closed:
+                raise StorageUnavailableError(f"the cache in {self._path!r} is closed; open a new one")
+            try:
+                if self._connection is None:
+                    self._connection = self._open()
+                yield self._connection
+            except READING as error:
+                raise sqlite_failure(error, f"SQLite file {self._path!r}") from error
+
+    def begin_anew(self) -> None:
+        """In a forked child: the parent's connection stays as it is, neither used nor closed here."""
+        self._inherited, self._connection = self._connection, None
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", *CREATE):
+                connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _place(namespace: str, key: str) -> tuple[bytes, bytes]:
+    return _bytes(namespace), _bytes(key)
+
+
+def _bytes(text: str) -> bytes:
+    """Any text, also such as SQLite would not take."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _checksum(place: tuple[bytes, bytes], body: bytes, expiry: float | None) -> int:
+    return crc32(pack([*place, body, expiry]))
+
+
+def _is_intact(place: tuple[bytes, bytes], body: Any, expiry: Any, checksum: Any) -> bool:
+    return isinstance(body, bytes) and checksum == _checksum(place, body, expiry)

@@ -1,0 +1,274 @@
+"""`PostgresSaver`: threads in a PostgreSQL database, shared by any number of processes and hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal, NamedTuple, Self, Unpack
+
+from sqlalchemy import Column, bindparam, column, create_engine, func, insert, select, update, values
+from sqlalchemy import exc as sql_errors
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from graphkit_checkpoint.base import SaverOptions, positive
+from graphkit_checkpoint.errors import (
+    ConcurrentUpdateError,
+    StorageBusyError,
+    StorageCorruptError,
+    StorageError,
+    StorageUnavailableError,
+)
+from graphkit_checkpoint.layout import Rows
+from graphkit_checkpoint.records import Saved, ThreadState
+from graphkit_checkpoint.sql import (
+    SqlSaver,
+    checkpoint_table,
+    hold_values,
+    insert_thread,
+    pending_table,
+    thread_table,
+    upsert,
+    value_table,
+)
+
+MOST_ROWS: Final = 12
+"""A commit with more rows than this is written by several statements: few are, and each size is its own text."""
+SETUP_LOCK: Final = 0x67726170_686B6974
+"""The advisory lock under which tables are made; processes that start together wait for each other."""
+
+MISSING_DRIVER: Final = 'PostgreSQL needs psycopg 3: pip install "graphkit-engine[postgres]"'
+
+
+class PostgresSaver(SqlSaver):
+    """Keeps threads in a PostgreSQL database (14 or newer), by psycopg 3 and a pool of connections.
+
+    `location` is a URL (`postgresql://user@host/database`) or an SQLAlchemy engine for psycopg. The tables
+    are made when the saver is. `timeout` is how many seconds to wait for another writer's lock, or for a
+    connection of the pool, before `StorageBusyError` (with an engine of your own: what that says).
+    Further options are those of `BaseCheckpointSaver`. Raises `StorageUnavailableError` if the server
+    cannot be reached.
+    """
+
+    def __init__(
+        self,
+        location: str | URL | Engine,
+        *,
+        timeout: float = 5.0,
+        pool_size: int = 10,
+        **options: Unpack[SaverOptions],
+    ) -> None:
+        positive(timeout, "timeout")
+        self._closes_engine = not isinstance(location, Engine)
+        engine = location if isinstance(location, Engine) else _engine_of(location, timeout, pool_size)
+        self._pid = os.getpid()
+        self._closed = False
+        # Positional parameters, whatever style the engine was made with.
+        dialect: Any = postgresql.psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
+        super().__init__(engine, dialect, **options)
+        self._steps = _Steps(dialect)
+        self._engines = {
+            "read": engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
+            "write": engine.execution_options(isolation_level="READ COMMITTED"),
+            "statement": engine.execution_options(isolation_level="AUTOCOMMIT"),
+        }
+        try:
+            self.setup()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """The saver for a URL; use it in `with` or `async with`, which closes it."""
+        return cls(conn_string, **options)
+
+    def setup(self) -> None:
+        with self.transaction("write") as connection:
+            connection.execute(select(func.pg_advisory_xact_lock(SETUP_LOCK)))
+            self.create_tables(connection)
+
+    def close(self) -> None:
+        super().close()
+        self._closed = True
+        if self._closes_engine:
+            self.engine.dispose()
+
+    def find(
+        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
+    ) -> tuple[ThreadState | None, Saved | None]:
+        try:
+            return super().find(thread_id, namespace, checkpoint_id)
+        except StorageUnavailableError:
+            # The pool may have held connections to a server that was restarted since; now it holds none.
+            return super().find(thread_id, namespace, checkpoint_id)
+
+    def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
+        """One commit alone is one statement, if it is of the usual kind: one exchange with the server."""
+        if len(batch) == 1 and (step := self._steps.step(batch[0])) is not None:
+            rows = batch[0]
+            with self.transaction("statement") as connection:
+                if connection.exec_driver_sql(step.sql, step.parameters(rows, self)).scalar():
+                    return [None]
+        # What was refused has written nothing; this way says why, and replaces a thread that has expired.
+        return super().write_batch(batch)
+
+    @contextmanager
+    def transaction(self, mode: str) -> Iterator[Connection]:
+        if self._closed:
+            raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
+        if self._pid != os.getpid():
+            # Connections must not cross a fork; the parent's stay open, untouched.
+            self.engine.dispose(close=False)
+            self._pid = os.getpid()
+        try:
+            with self._engines[mode].begin() as connection:
+                yield connection
+        except (sql_errors.DBAPIError, sql_errors.TimeoutError) as error:
+            raise translate(error, self._name) from error
+
+    @property
+    def _name(self) -> str:
+        return f"PostgreSQL database {self.engine.url!r}"
+
+
+AsyncPostgresSaver = PostgresSaver
+"""The same saver: every saver serves sync and async callers."""
+
+
+class _Shape(NamedTuple):
+    """What kind of commit it is: a statement is made once for each."""
+
+    kind: Literal["create", "claim", "hold"]
+    checkpoints: int
+    values: int
+    pending: int
+
+
+class _Step:
+    """A commit as one statement: the thread is admitted, and only then do the other parts have any rows."""
+
+    def __init__(self, shape: _Shape, dialect: Any) -> None:
+        thread = thread_table.c
+        self.kind = shape.kind
+        this = (thread.thread_id == bindparam("thread"), thread.namespace == bindparam("namespace"))
+        if shape.kind == "create":
+            change: Any = insert_thread("postgresql")
+        elif shape.kind == "claim":
+            change = update(thread_table).values(hold_values(claims=True))
+            change = change.where(*this, thread.epoch == bindparam("witness"))
+        else:
+            change = update(thread_table).values(hold_values())
+            change = change.where(*this, thread.owner == bindparam("witness"))
+        admitted = change.returning(thread.thread_id).cte("admitted")
+        statement: Any = select(func.count()).select_from(admitted)
+        names: list[str] = []
+        for table, count, add in (
+            (checkpoint_table, shape.checkpoints, insert),
+            (value_table, shape.values, insert),
+            (pending_table, shape.pending, lambda table: upsert("postgresql", table, ("body", "checksum"))),
+        ):
+            if count:
+                columns = list(table.c)[2:]
+                rows = [[f"{table.name}_{row}_{each.name}" for each in columns] for row in range(count)]
+                names += [name for row in rows for name in row]
+                added = add(table).from_select(
+                    [each.name for each in table.c], _given(admitted, columns, rows)
+                )
+                statement = statement.add_cte(added.cte(f"put_{table.name}"))
+        compiled = statement.compile(dialect=dialect)
+        self.sql = str(compiled)
+        self._names = names
+        self._order: list[str] = compiled.positiontup
+
+    def parameters(self, rows: Rows, saver: PostgresSaver) -> tuple[Any, ...]:
+        given: dict[str, Any] = {
+            "thread": rows.thread_id,
+            "namespace": "",
+            "head": rows.head if not rows.namespace else None,
+            "owner": None if rows.release else rows.token,
+            "lease": saver.lease,
+            "expiry": saver.ttl,
+            "epoch": 1,
+            "ttl": None,
+            "witness": rows.acquire.epoch if rows.claims and rows.acquire else rows.token,
+            "place": rows.namespace,
+        }
+        parts = (rows.checkpoints, rows.values, rows.pending)
+        given.update(zip(self._names, (cell for part in parts for row in part for cell in row), strict=True))
+        return tuple(given[name] for name in self._order)
+
+
+class _Steps:
+    """The statements, made when they are first needed."""
+
+    def __init__(self, dialect: Any) -> None:
+        self.dialect = dialect
+        self._made: dict[_Shape, _Step] = {}
+
+    def step(self, rows: Rows) -> _Step | None:
+        """The statement for a commit; None if it takes several."""
+        size = len(rows.checkpoints) + len(rows.values) + len(rows.pending)
+        if rows.folds or rows.forget or size > MOST_ROWS or (rows.namespace and rows.head is not None):
+            return None
+        kind: Any = "hold" if not rows.claims else "create" if rows.acquire is None else "claim"
+        shape = _Shape(kind, len(rows.checkpoints), len(rows.values), len(rows.pending))
+        step = self._made.get(shape)
+        if step is None:
+            step = self._made[shape] = _Step(shape, self.dialect)
+        return step
+
+
+def _given(admitted: Any, columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]]) -> Any:
+    """Rows of bound values under an admitted thread, and none without one."""
+    typed = [
+        [bindparam(name, type_=each.type) for name, each in zip(row, columns, strict=True)] for row in rows
+    ]
+    listed = values(*(column(each.name, each.type) for each in columns), name="given").data(
+        [tuple(row) for row in typed]
+    )
+    return select(
+        admitted.c.thread_id, bindparam("place", type_=thread_table.c.namespace.type), listed
+    ).select_from(admitted.join(listed, onclause=_always()))
+
+
+def _always() -> Any:
+    from sqlalchemy import true
+
+    return true()
+
+
+def _engine_of(location: str | URL, timeout: float, pool_size: int) -> Engine:
+    url = make_url(location)
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername != "postgresql+psycopg":
+        raise ValueError(f"{url!r} is no URL of a PostgreSQL database; it begins with postgresql://")
+    waits = {} if "options" in url.query else {"options": f"-c lock_timeout={int(timeout * 1000)}"}
+    try:
+        return create_engine(
+            url, pool_size=pool_size, max_overflow=pool_size, pool_timeout=timeout, connect_args=waits
+        )
+    except ModuleNotFoundError as error:
+        raise ImportError(MISSING_DRIVER) from error
+
+
+BUSY: Final = frozenset({"55P03", "40P01", "40001"})
+CORRUPT: Final = frozenset({"XX001", "XX002"})
+UNAVAILABLE: Final = ("08", "53", "57P", "58")
+
+
+def translate(error: Exception, name: str) -> StorageError:
+    """Our error for one of the driver's, by its SQLSTATE."""
+    cause: Any = error.orig if isinstance(error, sql_errors.DBAPIError) and error.orig else error
+    state = getattr(cause, "sqlstate", None) or ""
+    text = " ".join(str(cause).split())
+    if state in BUSY or isinstance(error, sql_errors.TimeoutError):
+        return StorageBusyError(f"{name} stayed locked by another writer ({text}); try the same call again")
+    if state in CORRUPT:
+        return StorageCorruptError(f"{name} is damaged ({text}); restore it from a backup")
+    gone = isinstance(error, (sql_errors.OperationalError, sql_errors.InterfaceError)) and not state
+    if gone or state.startswith(UNAVAILABLE):
+        return StorageUnavailableError(f"{name} cannot be reached ({text}); try the same call again")
+    return StorageError(f"{name}: {text}")

@@ -1,0 +1,257 @@
+"""Checkpoints out of their rows. What several checkpoints share is read and decoded once.
+
+So checkpoints read together share the items of their lists, as successive states of a run do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from graphkit_checkpoint.layout import (
+    LIST,
+    LOOSE_BYTES,
+    MAP,
+    PLAIN,
+    SEGMENT,
+    CheckpointBody,
+    CheckpointRow,
+    Layout,
+    ValueRow,
+    corrupt,
+)
+from graphkit_checkpoint.records import (
+    SCALAR,
+    Checkpoint,
+    Growth,
+    Pending,
+    Saved,
+    ThreadState,
+    Tip,
+    Version,
+)
+from graphkit_checkpoint.serde import unpack, unpack_items
+from graphkit_checkpoint.tables import ReadTables
+
+
+class _Log(NamedTuple):
+    """The part of a log that was read. `items` are those of a list, or keys and values of a dict in turn."""
+
+    length: int
+    items: list[Any]
+    growth: Growth
+
+
+class Reader:
+    """Reads checkpoints of one namespace in one transaction."""
+
+    def __init__(self, tables: ReadTables, layout: Layout, thread_id: str, namespace: str) -> None:
+        self.tables = tables
+        self.layout = layout
+        self.thread_id = thread_id
+        self.namespace = namespace
+        self._rows: dict[str, tuple[CheckpointRow, CheckpointBody]] = {}
+        self._logs: dict[tuple[str, str], _Log] = {}
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def saved(self, row: CheckpointRow, thread: ThreadState) -> Saved:
+        """The checkpoint of a row, complete. Raises `CheckpointCorruptError`."""
+        body = self.body(row)
+        tip = self.tip(row)
+        values = {
+            channel: self._value(channel, version, row.id, tip) for channel, version in tip.versions.items()
+        }
+        return Saved(thread, self.checkpoint(row, body), values, self.pending(row.id), tip)
+
+    def pending(self, checkpoint_id: str) -> list[Pending]:
+        rows = self.tables.pending(self.thread_id, self.namespace, checkpoint_id)
+        return [self.layout.open_pending(self.thread_id, self.namespace, row) for row in rows]
+
+    def body(self, row: CheckpointRow) -> CheckpointBody:
+        found = self._rows.get(row.id)
+        if found is None:
+            found = row, self.layout.open_checkpoint(self.thread_id, self.namespace, row)
+            self._rows[row.id] = found
+        return found[1]
+
+    def checkpoint(self, row: CheckpointRow, body: CheckpointBody) -> Checkpoint:
+        """The record of a row; `changed` is left empty, `Saved.values` has the state."""
+        return Checkpoint(
+            row.id,
+            row.parent_id,
+            row.step,
+            body.source,
+            body.created_at,
+            self.metadata(body),
+            body.control,
+            unpack(body.work) if body.work else None,
+            given=None if body.given is None else [self._given(entry, row.id) for entry in body.given],
+        )
+
+    def metadata(self, body: CheckpointBody) -> dict[str, Any]:
+        metadata: dict[str, Any] = unpack(body.metadata) if body.metadata else {}
+        return metadata
+
+    # Which versions a checkpoint sees
+
+    def tip(self, row: CheckpointRow) -> Tip:
+        chain: list[tuple[str, CheckpointBody]] = []
+        current: CheckpointRow | None = row
+        while current is not None:
+            body = self.body(current)
+            chain.append((current.id, body))
+            if body.versions is not None:
+                return self._replayed(chain, row)
+            current = self._parent(current, row)
+        raise corrupt(self.thread_id, row.id, "a checkpoint that it builds on is missing")
+
+    def _parent(self, row: CheckpointRow, target: CheckpointRow) -> CheckpointRow | None:
+        if row.parent_id not in self._rows and row.parent_id is not None and row.parent_id >= target.base_id:
+            # Other branches may come with it; they are passed over.
+            for other in self.tables.chain(self.thread_id, self.namespace, target.base_id, row.parent_id):
+                self.body(other)
+        return self._rows[row.parent_id][0] if row.parent_id in self._rows else None
+
+    def _replayed(self, chain: list[tuple[str, CheckpointBody]], row: CheckpointRow) -> Tip:
+        base_id, base = chain.pop()
+        versions = {channel: Version(*version) for channel, version in (base.versions or {}).items()}
+        tip = Tip(versions, base_id)
+        for checkpoint_id, body in reversed(chain):
+            for channel, entry in body.changed.items():
+                versions[channel] = self._version(channel, entry, checkpoint_id, versions, row)
+            for channel in body.cleared:
+                versions.pop(channel, None)
+            tip.weight += 1 + len(body.changed) + len(body.cleared)
+        return tip
+
+    def _version(
+        self,
+        channel: str,
+        entry: int | None,
+        checkpoint_id: str,
+        versions: dict[str, Version],
+        row: CheckpointRow,
+    ) -> Version:
+        if entry is None:
+            return Version(checkpoint_id, SCALAR)
+        if entry >= 0:
+            return Version(checkpoint_id, entry)
+        if channel not in versions:
+            raise corrupt(self.thread_id, row.id, f"channel {channel!r} extends a value that is not there")
+        return Version(versions[channel].log, -entry)
+
+    # Values
+
+    def _value(self, channel: str, version: Version, checkpoint_id: str, tip: Tip | None = None) -> Any:
+        if version.length == SCALAR:
+            return self._scalar(channel, version.log, checkpoint_id)
+        log = self._log(channel, version, checkpoint_id)
+        if tip is not None and log.length == version.length:
+            tip.growth[channel] = log.growth
+        if log.growth.kind == MAP:
+            flat = islice(log.items, 2 * version.length)
+            return dict(zip(flat, flat, strict=True))
+        return log.items[: version.length]
+
+    def _scalar(self, channel: str, log: str, checkpoint_id: str) -> Any:
+        key = (channel, log)
+        if key not in self._values:
+            rows = self.tables.values(self.thread_id, self.namespace, channel, log, 0)
+            if len(rows) != 1 or rows[0].kind != PLAIN:
+                raise self._missing(channel, log, checkpoint_id)
+            self._values[key] = self.layout.open_value(self.thread_id, self.namespace, checkpoint_id, rows[0])
+        # Decoded for each checkpoint anew: what a caller does to one must not show in another.
+        return unpack(self._values[key])
+
+    def _log(self, channel: str, version: Version, checkpoint_id: str) -> _Log:
+        found = self._logs.get((channel, version.log))
+        if found is None or found.length < version.length:
+            found = self._read_log(channel, version, checkpoint_id)
+            self._logs[channel, version.log] = found
+        return found
+
+    def _read_log(self, channel: str, version: Version, checkpoint_id: str) -> _Log:
+        rows = self.tables.values(self.thread_id, self.namespace, channel, version.log, version.length)
+        beyond = bool(rows) and rows[-1].start == version.length > 0
+        if beyond:
+            rows.pop()
+        self._check_rows(channel, version, rows, checkpoint_id)
+        bodies = [self.layout.open_value(self.thread_id, self.namespace, checkpoint_id, row) for row in rows]
+        end = rows[-1].start + rows[-1].length
+        items, growth = self._before(channel, rows[0], checkpoint_id)
+        kind = rows[0].kind & (LIST | MAP)
+        width = 2 if kind == MAP else 1
+        joined = b"".join(bodies)
+        items = items + unpack_items(joined, width * (end - rows[0].start))
+        known = growth.digest if growth is not None else 0
+        return _Log(
+            version.length,
+            items[: width * version.length],
+            Growth(
+                kind,
+                (growth.size if growth is not None else 0) + len(joined),
+                None if end > version.length or known is None else crc32(joined, known),
+                growth.first_size if growth is not None else len(bodies[0]),
+                growth.forks + 1 if growth is not None else 0,
+                beyond or end > version.length,
+                _loose(rows, bodies),
+            ),
+        )
+
+    def _before(self, channel: str, first: ValueRow, checkpoint_id: str) -> tuple[list[Any], Growth | None]:
+        """The items of the log that this one builds on."""
+        if first.previous is None:
+            return [], None
+        log = self._log(channel, Version(first.previous, first.start), checkpoint_id)
+        width = 2 if log.growth.kind == MAP else 1
+        growth = log.growth if log.length == first.start else log.growth._replace(digest=None)
+        return log.items[: width * first.start], growth
+
+    def _check_rows(self, channel: str, version: Version, rows: list[ValueRow], checkpoint_id: str) -> None:
+        """Raise unless these rows are a log without a gap that is long enough."""
+        if not rows or (rows[0].start > 0) != (rows[0].previous is not None):
+            raise self._missing(channel, version.log, checkpoint_id)
+        end = rows[0].start
+        for row in rows:
+            if row.start != end or row.kind == PLAIN:
+                raise self._missing(channel, version.log, checkpoint_id)
+            end += row.length
+        if end < version.length:
+            raise self._missing(channel, version.log, checkpoint_id)
+
+    def _missing(self, channel: str, log: str, checkpoint_id: str) -> Exception:
+        return corrupt(
+            self.thread_id, checkpoint_id, f"part of version {log} of channel {channel!r} is missing"
+        )
+
+    def _given(self, entry: list[Any], checkpoint_id: str) -> tuple[str, Any]:
+        if len(entry) == 2:
+            return entry[0], unpack(entry[1])
+        channel, log, start, count = entry
+        if count == SCALAR or start == 0:
+            return channel, self._value(channel, Version(log, count), checkpoint_id)
+        found = self._log(channel, Version(log, start + count), checkpoint_id)
+        if found.growth.kind == MAP:
+            flat = islice(found.items, 2 * start, 2 * (start + count))
+            return channel, dict(zip(flat, flat, strict=True))
+        return channel, found.items[start : start + count]
+
+
+def spans(body: CheckpointBody) -> Iterable[tuple[str, Version]]:
+    """The stored values that stand for what a checkpoint was given."""
+    for entry in body.given or ():
+        if len(entry) == 4:
+            channel, log, start, count = entry
+            yield channel, Version(log, count if count == SCALAR else start + count)
+
+
+def _loose(rows: list[ValueRow], bodies: list[bytes]) -> tuple[tuple[int, bytes], ...]:
+    """The small rows at the end that are not folded yet; never the row that a log begins with."""
+    loose: list[tuple[int, bytes]] = []
+    for row, body in zip(rows[:0:-1], bodies[:0:-1], strict=True):
+        if row.kind & SEGMENT or len(body) > LOOSE_BYTES:
+            break
+        loose.append((row.start, body))
+    return tuple(reversed(loose))

@@ -1,0 +1,1 @@
+"""Stores: values by namespace and key that outlive threads and are shared by them."""

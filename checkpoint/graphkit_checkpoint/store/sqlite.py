@@ -1,0 +1,156 @@
+"""`SqliteStore`: items in an SQLite file, shared by any number of processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from graphkit_checkpoint.errors import (
+    StorageBusyError,
+    StorageCorruptError,
+    StorageError,
+    StorageUnavailableError,
+)
+from graphkit_checkpoint.sqlite_errors import sqlite_failure
+from graphkit_checkpoint.store.base import TTLConfig
+from graphkit_checkpoint.store.rows import Mode, RowStore
+from graphkit_checkpoint.store.sql import SqlStore
+
+__all__ = ["AsyncSqliteStore", "SqliteStore"]
+
+Location = str | os.PathLike[str] | Engine | sqlite3.Connection
+
+# A write lock at once: a transaction that reads first and writes later can fail halfway through.
+BEGIN: Final = {"read": "BEGIN", "write": "BEGIN IMMEDIATE"}
+
+
+class SqliteStore(SqlStore):
+    """Keeps items in an SQLite file (WAL mode).
+
+    `conn` is a path, an `sqlite:///` URL, an SQLAlchemy engine or an open `sqlite3` connection (made with
+    `check_same_thread=False`); with the latter two the database may hold other tables too, and `close`
+    leaves them open. `ttl` says how long items live (`TTLConfig`, in minutes). `timeout` is how many
+    seconds to wait for another writer's lock before `StorageBusyError`; an engine or a connection brings
+    its own. `clock` tells the time in unix seconds. `index` is refused: there is no vector index.
+    The first operation opens the file: `StorageCorruptError` if it is damaged or another program's.
+    """
+
+    def __init__(
+        self,
+        conn: Location,
+        *,
+        index: None = None,
+        ttl: TTLConfig | None = None,
+        timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._given = conn if isinstance(conn, sqlite3.Connection) else None
+        self._pid = os.getpid()
+        self._own = not isinstance(conn, (Engine, sqlite3.Connection))
+        super().__init__(_engine_of(conn, timeout), owned=self._own, index=index, ttl=ttl, clock=clock)
+
+    @classmethod
+    def from_conn_string(
+        cls, conn_string: str, *, index: None = None, ttl: TTLConfig | None = None, timeout: float = 5.0
+    ) -> Self:
+        """The store for a path or URL; use it in `with` or `async with`, which opens and closes it."""
+        return cls(conn_string, index=index, ttl=ttl, timeout=timeout)
+
+    @property
+    def _name(self) -> str:
+        return f"SQLite database {self.engine.url.database or self.engine.url.render_as_string()!r}"
+
+    @contextmanager
+    def _connected(self, mode: Mode) -> Iterator[Connection]:
+        # One at a time: SQLite has one writer, and waits for it by polling, which threads need not do.
+        with self.lock:
+            self._check_given()
+            with self.engine.connect() as connection, connection.begin():
+                # The driver begins by itself before it writes, unless that has been done; an engine may
+                # have a listener that does.
+                if not _driver(connection).in_transaction:
+                    connection.exec_driver_sql(BEGIN[mode])
+                yield connection
+
+    def _check_given(self) -> None:
+        if self._given is None:
+            return
+        if self._pid != os.getpid():
+            raise StorageUnavailableError(
+                f"{self._name} was opened before this process was forked; open it anew"
+            )
+        if self._given.in_transaction:
+            raise StorageBusyError(f"{self._name} has an open transaction of yours; commit it and try again")
+
+    def _create(self) -> None:
+        with self._connected("read") as connection:
+            if self._own:
+                self._refuse_foreign(set(inspect(connection).get_table_names()))
+            ready = self._has_tables(connection)
+        if not ready:
+            if self._own:
+                self._use_wal()
+            with self._connected("write") as connection:
+                self._create_tables(connection)
+
+    def _refuse_foreign(self, tables: set[str]) -> None:
+        if tables and not any(name.startswith("graphkit_") for name in tables):
+            raise StorageCorruptError(
+                f"{self._name} belongs to another program (tables {', '.join(sorted(tables)[:3])} …); use a "
+                f"file of its own, or pass an open connection to share a database on purpose"
+            )
+
+    def _use_wal(self) -> None:
+        """Readers and the writer do not wait for each other. Set once it is known to be our file."""
+        with self.lock, self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+
+    def begin_anew(self) -> None:
+        if self._given is None and self.engine.url.database not in (None, "", ":memory:"):
+            super().begin_anew()
+        else:
+            RowStore.begin_anew(self)  # memory is there on both sides; another connection would be empty
+
+    def _failure(self, error: BaseException) -> StorageError:
+        return sqlite_failure(error, self._name)
+
+
+AsyncSqliteStore = SqliteStore
+"""The same store: every store serves sync and async callers."""
+
+
+def _engine_of(location: Location, timeout: float) -> Engine:
+    if isinstance(location, Engine):
+        if location.dialect.name != "sqlite":
+            raise ValueError(f"SqliteStore needs an engine for SQLite, not for {location.dialect.name}")
+        return location
+    if isinstance(location, sqlite3.Connection):
+        # No reset: what is begun on the connection outside of the store is not the store's to roll back.
+        return create_engine(
+            "sqlite://", creator=lambda: location, poolclass=StaticPool, pool_reset_on_return=None
+        )
+    if not isinstance(location, (str, os.PathLike)):
+        raise TypeError(
+            f"SqliteStore takes a path, an sqlite URL, an SQLAlchemy engine or an open sqlite3 connection, not a "
+            f"{type(location).__name__}"
+        )
+    text = os.fspath(location)
+    url = make_url(text) if text.startswith("sqlite:") else make_url("sqlite://").set(database=text)
+    memory = url.database in (None, "", ":memory:")
+    return create_engine(
+        url,
+        poolclass=StaticPool if memory else QueuePool,
+        connect_args={"check_same_thread": False, "timeout": timeout},
+    )
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.dbapi_connection

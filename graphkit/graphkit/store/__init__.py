@@ -1,0 +1,3 @@
+"""Doors to the stores."""
+
+__all__: list[str] = []

@@ -1,0 +1,7 @@
+"""Door to `graphkit_checkpoint.store.sqlite`."""
+
+from graphkit_checkpoint.store.sqlite import (
+    AsyncSqliteStore,
+)
+
+__all__ = ["AsyncSqliteStore"]

@@ -11,7 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from graphkit.constants import INTERRUPT
-from graphkit.door import Door, RunOptions, Setting, check_nodes, merged, positive_int
+from graphkit.door import (
+    CONFLICT_TIMEOUT,
+    Door,
+    OnConflict,
+    RunOptions,
+    Setting,
+    check_nodes,
+    merged,
+    patience,
+    positive_int,
+)
 from graphkit.drivers.session import Kernel
 from graphkit.engine.loop import ParentCommand, run
 from graphkit.engine.program import Program
@@ -52,6 +62,8 @@ class CompiledGraph:
         executor: Executor | None = None,
         debug: bool = False,
         context_schema: Any = None,
+        on_conflict: OnConflict = "raise",
+        conflict_timeout: float | None = CONFLICT_TIMEOUT,
     ) -> None:
         self.program = program
         self.name = program.name
@@ -70,7 +82,10 @@ class CompiledGraph:
             executor=executor,
             context_schema=context_schema,
             config={},
+            on_conflict=on_conflict,
+            conflict_timeout=conflict_timeout,
         )
+        patience(on_conflict, conflict_timeout)
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, nodes={list(self.program.nodes)})"

@@ -30,5 +30,5 @@ INPUT: Final = "__input__"
 PARENT: Final = "__parent__"
 """`Command(graph=PARENT)`: address the graph around this one."""
 
-RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT})
+RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT, "__graph__"})
 """Names that no node and no channel may have."""

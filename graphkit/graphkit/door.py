@@ -5,6 +5,7 @@ Everything that can be wrong with them is found here, before anything is loaded.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from graphkit_checkpoint.ownership import forget_token, new_token
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+OnConflict = Literal["raise", "wait"]
+CONFLICT_TIMEOUT = 30.0
 Breakpoints = Sequence[str] | Literal["*"] | None
 
 
@@ -32,7 +35,8 @@ class RunOptions(TypedDict, total=False):
     `context` is given to nodes as `runtime.context`. `durability`: "sync" (default) commits every superstep
     before anything of it is shown, "async" while the next one runs, "exit" once at the end.
     `interrupt_before`, `interrupt_after` replace the breakpoints given to `compile` ([]: none).
-    `executor` runs the nodes of this run.
+    `executor` runs the nodes of this run. `on_conflict` says what to do while another run owns the thread:
+    "raise" (default) or "wait", at most `conflict_timeout` seconds (default 30; None: without end).
     """
 
     context: Any
@@ -40,6 +44,8 @@ class RunOptions(TypedDict, total=False):
     interrupt_before: Breakpoints
     interrupt_after: Breakpoints
     executor: Executor | None
+    on_conflict: OnConflict | None
+    conflict_timeout: float | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -57,6 +63,8 @@ class Setting:
     executor: Executor | None
     context_schema: Any
     config: RunnableConfig
+    on_conflict: OnConflict = "raise"
+    conflict_timeout: float | None = CONFLICT_TIMEOUT
 
 
 class Address(NamedTuple):
@@ -138,10 +146,23 @@ class Door:
             ),
             after=_override(options.get("interrupt_after"), self.setting.after, program, "interrupt_after"),
             listen=listen,
-            metadata=dict(self.config.get("metadata") or {}),
+            metadata=self._metadata(),
             nested=nested,
+            patience=self._patience(),
             answers=self.frame.attempt.answers if self.frame else {},
         )
+
+    def _metadata(self) -> dict[str, Any]:
+        """What the caller wants stored with each checkpoint; the id of the run is found by `delete_for_runs`."""
+        run_id = self.config.get("run_id")
+        named = {} if run_id is None else {"run_id": str(run_id)}
+        return {**named, **(self.config.get("metadata") or {})}
+
+    def _patience(self) -> float:
+        options, setting = self.options, self.setting
+        on_conflict = options.get("on_conflict") or setting.on_conflict
+        timeout = options.get("conflict_timeout", setting.conflict_timeout)
+        return patience(on_conflict, timeout)
 
     def _own_address(self) -> Address:
         if self.saver is None:
@@ -233,6 +254,19 @@ def positive_int(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
     return value
+
+
+def patience(on_conflict: Any, timeout: Any) -> float:
+    """Seconds to wait for a thread that is owned; 0 for "raise"."""
+    if on_conflict not in get_args(OnConflict):
+        raise ValueError(f"on_conflict must be 'raise' or 'wait', not {on_conflict!r}")
+    if timeout is not None and (
+        isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0
+    ):
+        raise ValueError(f"conflict_timeout must be a number of seconds above 0, or None, not {timeout!r}")
+    if on_conflict == "raise":
+        return 0.0
+    return math.inf if timeout is None else float(timeout)
 
 
 def check_nodes(names: Breakpoints, program: Program, option: str) -> Names:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from graphkit_checkpoint.errors import (
     CheckpointCorruptError,
     ConcurrentUpdateError,
+    EncryptionError,
     GraphkitError,
     InvalidThreadIdError,
     LeaseLostError,
@@ -31,6 +32,7 @@ __all__ = [
     "ConcurrentUpdateError",
     "EmptyChannelError",
     "EmptyInputError",
+    "EncryptionError",
     "GraphInterrupt",
     "GraphRecursionError",
     "GraphVersionError",

@@ -15,8 +15,9 @@ from graphkit.engine.prepare import Effects, Standing
 from graphkit.engine.program import NodeSpec, Program
 from graphkit.engine.request import Request
 from graphkit.engine.tasks import Task, output_of, output_record, question_records
-from graphkit.errors import InterruptMismatchError, NodeTimeoutError, UnserializableStateError
+from graphkit.errors import InterruptMismatchError, NodeTimeoutError
 from graphkit.types import Command, RetryPolicy
+from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import Pending
 from graphkit_checkpoint.serde import fingerprint
 
@@ -293,13 +294,13 @@ class Crew:
         pending = [output_record(task, self.program.channels) for task in self.unrecorded]
         try:
             yield from self.run.record([*pending, *self.asked], self.at)
-        except UnserializableStateError as error:
+        except UnstorableError as error:
             self._cannot_be_stored(error)
             return
         self.unrecorded, self.asked = [], []
         yield from self.run.flush()
 
-    def _cannot_be_stored(self, error: UnserializableStateError) -> None:
+    def _cannot_be_stored(self, error: UnstorableError) -> None:
         """The output of a task is refused: the task has failed, its siblings go on."""
         task = next((task for task in self.unrecorded if task.id == error.task_id), None)
         if task is None:

@@ -18,8 +18,9 @@ from graphkit.engine.request import Request
 from graphkit.engine.state import Changes, Entry, State, plan_of, work_of
 from graphkit.engine.tasks import entries_of, make_tasks
 from graphkit.engine.updates import writes_of_input
-from graphkit.errors import InvalidUpdateError, UnserializableStateError
+from graphkit.errors import InvalidUpdateError
 from graphkit.types import StateUpdate
+from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Tip
 
 
@@ -48,9 +49,9 @@ def edit(
     )
     try:
         yield effects.Save(commit)
-    except UnserializableStateError as error:
+    except UnstorableError as error:
         names = ", ".join(repr(update.as_node) for updates in supersteps for update in updates)
-        explained = UnserializableStateError(
+        explained = type(error)(
             f"update_state of thread {request.thread_id!r} as {names}, channel {error.channel!r}: {error}"
         )
         vars(explained).update(vars(error))

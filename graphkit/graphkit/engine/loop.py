@@ -35,14 +35,18 @@ from graphkit.engine.tasks import (
     start_task,
 )
 from graphkit.errors import (
+    ConcurrentUpdateError,
     GraphkitError,
     GraphRecursionError,
     LeaseLostError,
     StorageError,
-    UnserializableStateError,
 )
 from graphkit.types import Command
+from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
+"""Seconds between two looks at a thread that somebody else has."""
 
 
 def run(program: Program, request: Request) -> Generator[effects.Effect, Any, End]:
@@ -77,17 +81,10 @@ class Run:
         self.wants_checkpoints = request.stored or "checkpoints" in request.listen
 
     def run(self) -> Generator[effects.Effect, Any, End]:
-        request = self.request
-        if request.stored:
-            self.opening = yield effects.Open(
-                request.thread_id, request.namespace, request.checkpoint_id, not request.nested
-            )
-        prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
-        self.standing = prepared.standing
-        if prepared.idle:
-            return (yield from self._idle())
         try:
-            yield from self._enter(prepared)
+            idle = yield from self._start_when_free()
+            if idle:
+                return (yield from self._idle())
             while self.standing.tasks and not self.paused:
                 self._check_limit()
                 end = yield from self._superstep()
@@ -100,6 +97,38 @@ class Run:
         return self._end()
 
     # Beginning and ending
+
+    def _start_when_free(self) -> Generator[effects.Effect, Any, bool]:
+        """`_start`; with patience, as often as somebody else has the thread."""
+        until: float | None = None
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return (yield from self._start())
+            except ConcurrentUpdateError:
+                patience = self.request.patience
+                if self.active or patience <= 0:
+                    raise
+                now: float = yield effects.NOW
+                until = now + patience if until is None else until
+                if now >= until:
+                    raise
+                yield effects.Next(min(now + pause, until))
+                pause = min(pause * 1.5, LONGEST_PAUSE)
+                self.unsaved.clear()
+
+    def _start(self) -> Generator[effects.Effect, Any, bool]:
+        """Open the thread, prepare and claim it. Returns whether there is nothing to do."""
+        request = self.request
+        if request.stored:
+            self.opening = yield effects.Open(
+                request.thread_id, request.namespace, request.checkpoint_id, not request.nested
+            )
+        prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
+        self.standing = prepared.standing
+        if not prepared.idle:
+            yield from self._enter(prepared)
+        return prepared.idle
 
     def _idle(self) -> Generator[effects.Effect, Any, End]:
         """Nothing to do: show what there is, and what is still waited for."""
@@ -171,7 +200,7 @@ class Run:
             yield effects.Cancel(list(crew.live))
         if isinstance(error, (LeaseLostError, StorageError)):
             return  # nothing more can be written; the claim ends with this run's token
-        if isinstance(error, UnserializableStateError) and self.unsaved:
+        if isinstance(error, UnstorableError) and self.unsaved:
             yield from self._keep_what_can_be_stored()
             return
         pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *crew.asked]
@@ -188,7 +217,7 @@ class Run:
                 self.unsaved.pop()
             try:
                 yield from self._save((), (), "", release=True)
-            except UnserializableStateError:
+            except UnstorableError:
                 continue
 
     # One superstep
@@ -338,14 +367,14 @@ class Run:
             yield effects.Save(commit, release or claims or request.durability != "async")
         except GraphkitError as error:
             self.active = not claims
-            if isinstance(error, UnserializableStateError):
+            if isinstance(error, UnstorableError):
                 raise self._explain(error) from error
             raise
         self.active = not release
         if release:
             self.unsaved.clear()
 
-    def _explain(self, error: UnserializableStateError) -> UnserializableStateError:
+    def _explain(self, error: UnstorableError) -> UnstorableError:
         """The storage's refusal with the names it cannot know: whose value it was."""
         if error.channel is not None:
             where = f"{self._writers(error.channel)} wrote to channel {error.channel!r}"
@@ -356,11 +385,11 @@ class Run:
             found = [task for task in tasks if error.task_id in (None, task.id)]
             names = ", ".join(repr(task.name) for task in found)
             where = f"node {names}{self._channel_at(error, found)}" if found else "the input"
-        explained = UnserializableStateError(f"thread {self.request.thread_id!r}, {where}: {error}")
+        explained = type(error)(f"thread {self.request.thread_id!r}, {where}: {error}")
         vars(explained).update(vars(error))
         return explained
 
-    def _channel_at(self, error: UnserializableStateError, tasks: Sequence[Task]) -> str:
+    def _channel_at(self, error: UnstorableError, tasks: Sequence[Task]) -> str:
         """Which of a task's writes an error inside its recorded output is about."""
         place = re.match(r"\['writes'\]\[(\d+)\]", error.path)
         if place is None or len(tasks) != 1 or tasks[0].output is None:
@@ -430,7 +459,7 @@ def _wrote(task: Task, channel: str) -> bool:
 
 def _culprits(error: BaseException, crew: Crew) -> list[Task]:
     """The tasks whose output cannot be stored; the others' must not be lost with it."""
-    if not isinstance(error, UnserializableStateError):
+    if not isinstance(error, UnstorableError):
         return []
     if error.channel is not None:
         return [task for task in crew.unrecorded if _wrote(task, error.channel)]

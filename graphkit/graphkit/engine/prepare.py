@@ -28,6 +28,7 @@ from graphkit.engine.resume import (
 from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
 from graphkit.engine.tasks import AMEND, OUTSIDE, Task, answer_record, make_tasks, restore, start_task
 from graphkit.engine.updates import command_parts, writes_of_input
+from graphkit.engine.versions import settle
 from graphkit.errors import EmptyInputError
 from graphkit.types import Command, Send
 from graphkit_checkpoint.records import Checkpoint, Opening, Pending, Saved, Tip
@@ -127,6 +128,15 @@ class Preparation:
 
     def prepare(self) -> Effects:
         """Reply: `Prepared`. Raises everything a wrong input can raise."""
+        prepared: Prepared = yield from self._prepare()
+        if self.request.stored and not prepared.idle:
+            standing = prepared.standing
+            new_turn = any(checkpoint.source == "input" for checkpoint in prepared.checkpoints)
+            goes_on = None if new_turn else [task.name for task in standing.tasks]
+            standing.amended.add(settle(self.program, self.saved, standing.state, goes_on))
+        return prepared
+
+    def _prepare(self) -> Effects:
         given = self.request.input
         self._check_checkpoint()
         if self.request.nested and self.saved is not None:

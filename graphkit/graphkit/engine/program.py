@@ -120,6 +120,8 @@ class Program:
     words: Vocabulary
     deferred: frozenset[str] = frozenset()
     unchecked_matching: bool = False
+    on_version_change: Any = "raise"
+    described: Mapping[str, Any] | None = None
 
     def spec(self, name: str) -> NodeSpec:
         """The node of this name; the entry for the task that takes in the input."""

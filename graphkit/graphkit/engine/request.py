@@ -21,7 +21,7 @@ class Request:
 
     `stored` says that there is a saver. A `nested` run happens inside a task of another run: the claim is
     that run's, and its `answers` are looked through for questions asked here. `listen` names the kinds of
-    events that anybody wants.
+    events that anybody wants. `patience` is how many seconds to wait for a thread that somebody else has.
     """
 
     input: Any
@@ -36,6 +36,7 @@ class Request:
     listen: frozenset[str] = frozenset()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     nested: bool = False
+    patience: float = 0.0
     answers: Mapping[str, Answer] = field(default_factory=dict)
 
     @property

@@ -93,6 +93,12 @@ class State:
             if join is not None:
                 self._barrier(join).update(seen)
 
+    def replace(self, values: Mapping[str, Any]) -> None:
+        """Other values for all channels; those that are not given lose theirs."""
+        for key, channel in self.program.channels.items():
+            self.channels[key] = channel.from_checkpoint(values.get(key, MISSING))
+            self._look(key, self.channels[key])
+
     def _look(self, key: str, channel: BaseChannel[Any]) -> None:
         """Bring view and transient set up to date with one channel."""
         available = channel.is_available()

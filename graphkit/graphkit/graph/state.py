@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 from graphkit.channels import BaseChannel, LastValue
 from graphkit.compiled import CompiledGraph
 from graphkit.constants import END, START
-from graphkit.door import check_nodes
+from graphkit.door import CONFLICT_TIMEOUT, OnConflict, check_nodes
 from graphkit.engine.program import Branch, Callee, Join, NodeSpec, Program, Shape, Vocabulary
 from graphkit.engine.request import DEFAULT_RECURSION_LIMIT
+from graphkit.engine.versions import OnVersionChange
 from graphkit.errors import InvalidGraphError
 from graphkit.graph.node import (
     callee_of,
@@ -262,13 +263,20 @@ class StateGraph(Generic[StateT]):
         interrupt_matching: Literal["checked", "index"] = "checked",
         recursion_limit: int = DEFAULT_RECURSION_LIMIT,
         executor: Executor | None = None,
+        on_conflict: OnConflict = "raise",
+        conflict_timeout: float | None = CONFLICT_TIMEOUT,
+        on_version_change: OnVersionChange = "raise",
     ) -> CompiledGraph:
         """Check the structure and make the graph runnable.
 
         `checkpointer` keeps threads (False: not even those of a surrounding graph). `interrupt_before` and
         `interrupt_after` are breakpoints: node names or "*". `interrupt_matching="index"` delivers answers
         to unnamed questions by their order alone. `debug` prints what happens. `executor` runs the nodes: any
-        `concurrent.futures.Executor`, given one module-level function and its arguments.
+        `concurrent.futures.Executor`, given one module-level function and its arguments. While another run owns
+        a thread, `on_conflict` raises `ConcurrentUpdateError` or waits for `conflict_timeout` seconds at most.
+        `on_version_change` is for threads that another version of the graph has left in a state that this one
+        would drop or misread: "raise" `GraphVersionError`, "accept", or a function that is given the stored
+        values and a list of the differences, and returns the values to go on with.
         Raises `InvalidGraphError` with all structural faults at once; warns of unreachable nodes.
         """
         check_structure(self._description())
@@ -282,7 +290,12 @@ class StateGraph(Generic[StateT]):
             raise ValueError(f"interrupt_matching must be 'checked' or 'index', not {interrupt_matching!r}")
         for schema in self._schemas:
             register_annotations(schema)
+        if on_version_change not in ("raise", "accept") and not callable(on_version_change):
+            raise ValueError(
+                f"on_version_change must be 'raise', 'accept' or a function, not {on_version_change!r}"
+            )
         program = self._program(name or "graph", interrupt_matching == "index")
+        program.on_version_change = on_version_change
         return CompiledGraph(
             program,
             builder=self,
@@ -295,6 +308,8 @@ class StateGraph(Generic[StateT]):
             executor=executor,
             debug=debug,
             context_schema=self.context_schema,
+            on_conflict=on_conflict,
+            conflict_timeout=conflict_timeout,
         )
 
     def _description(self) -> GraphDescription:

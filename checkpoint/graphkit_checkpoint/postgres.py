@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, NamedTuple, Self, Unpack
 
-from sqlalchemy import Column, bindparam, column, create_engine, func, insert, select, update, values
-from sqlalchemy import exc as sql_errors
+from sqlalchemy import Column, bindparam, column, func, insert, select, true, update, values
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine
 
 from graphkit_checkpoint.base import SaverOptions, positive
-from graphkit_checkpoint.errors import (
-    ConcurrentUpdateError,
-    StorageBusyError,
-    StorageCorruptError,
-    StorageError,
-    StorageUnavailableError,
-)
+from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, SETUP_LOCK, engine_of, failure
+from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
 from graphkit_checkpoint.records import Saved, ThreadState
 from graphkit_checkpoint.sql import (
@@ -35,10 +28,6 @@ from graphkit_checkpoint.sql import (
 
 MOST_ROWS: Final = 12
 """A commit with more rows than this is written by several statements: few are, and each size is its own text."""
-SETUP_LOCK: Final = 0x67726170_686B6974
-"""The advisory lock under which tables are made; processes that start together wait for each other."""
-
-MISSING_DRIVER: Final = 'PostgreSQL needs psycopg 3: pip install "graphkit-engine[postgres]"'
 
 
 class PostgresSaver(SqlSaver):
@@ -61,8 +50,7 @@ class PostgresSaver(SqlSaver):
     ) -> None:
         positive(timeout, "timeout")
         self._closes_engine = not isinstance(location, Engine)
-        engine = location if isinstance(location, Engine) else _engine_of(location, timeout, pool_size)
-        self._pid = os.getpid()
+        engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size, ping=False)
         self._closed = False
         # Positional parameters, whatever style the engine was made with.
         dialect: Any = postgresql.psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -118,15 +106,11 @@ class PostgresSaver(SqlSaver):
     def transaction(self, mode: str) -> Iterator[Connection]:
         if self._closed:
             raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
-        if self._pid != os.getpid():
-            # Connections must not cross a fork; the parent's stay open, untouched.
-            self.engine.dispose(close=False)
-            self._pid = os.getpid()
         try:
             with self._engines[mode].begin() as connection:
                 yield connection
-        except (sql_errors.DBAPIError, sql_errors.TimeoutError) as error:
-            raise translate(error, self._name) from error
+        except DRIVER_ERRORS as error:
+            raise failure(error, self._name) from error
 
     @property
     def _name(self) -> str:
@@ -230,45 +214,4 @@ def _given(admitted: Any, columns: Sequence[Column[Any]], rows: Sequence[Sequenc
     )
     return select(
         admitted.c.thread_id, bindparam("place", type_=thread_table.c.namespace.type), listed
-    ).select_from(admitted.join(listed, onclause=_always()))
-
-
-def _always() -> Any:
-    from sqlalchemy import true
-
-    return true()
-
-
-def _engine_of(location: str | URL, timeout: float, pool_size: int) -> Engine:
-    url = make_url(location)
-    if url.drivername in ("postgres", "postgresql"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.drivername != "postgresql+psycopg":
-        raise ValueError(f"{url!r} is no URL of a PostgreSQL database; it begins with postgresql://")
-    waits = {} if "options" in url.query else {"options": f"-c lock_timeout={int(timeout * 1000)}"}
-    try:
-        return create_engine(
-            url, pool_size=pool_size, max_overflow=pool_size, pool_timeout=timeout, connect_args=waits
-        )
-    except ModuleNotFoundError as error:
-        raise ImportError(MISSING_DRIVER) from error
-
-
-BUSY: Final = frozenset({"55P03", "40P01", "40001"})
-CORRUPT: Final = frozenset({"XX001", "XX002"})
-UNAVAILABLE: Final = ("08", "53", "57P", "58")
-
-
-def translate(error: Exception, name: str) -> StorageError:
-    """Our error for one of the driver's, by its SQLSTATE."""
-    cause: Any = error.orig if isinstance(error, sql_errors.DBAPIError) and error.orig else error
-    state = getattr(cause, "sqlstate", None) or ""
-    text = " ".join(str(cause).split())
-    if state in BUSY or isinstance(error, sql_errors.TimeoutError):
-        return StorageBusyError(f"{name} stayed locked by another writer ({text}); try the same call again")
-    if state in CORRUPT:
-        return StorageCorruptError(f"{name} is damaged ({text}); restore it from a backup")
-    gone = isinstance(error, (sql_errors.OperationalError, sql_errors.InterfaceError)) and not state
-    if gone or state.startswith(UNAVAILABLE):
-        return StorageUnavailableError(f"{name} cannot be reached ({text}); try the same call again")
-    return StorageError(f"{name}: {text}")
+    ).select_from(admitted.join(listed, onclause=true()))

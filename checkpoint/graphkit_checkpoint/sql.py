@@ -46,6 +46,7 @@ from graphkit_checkpoint.errors import (
     StorageCorruptError,
     StorageUnavailableError,
 )
+from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, Rows, ValueRow
 from graphkit_checkpoint.ownership import Holder, leases
 from graphkit_checkpoint.records import ThreadState
@@ -271,7 +272,8 @@ class _Job:
 
 
 class SqlSaver(BaseCheckpointSaver):
-    """A saver over an SQLAlchemy engine. Subclasses connect and translate errors.
+    """A saver over an SQLAlchemy engine. Subclasses connect and translate errors; `lock` is held while a
+    connection is used that a fork must not interrupt.
 
     Commits of several runs that come at the same time are written in one transaction: whoever gets to write
     takes the others' along. One that is refused (its thread is owned by somebody else) leaves them alone.
@@ -281,8 +283,11 @@ class SqlSaver(BaseCheckpointSaver):
         super().__init__(**options)
         self.engine = engine
         self.statements = Statements(dialect)
+        self.lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._turn = threading.Lock()
+        self._inherited: Any = None
+        survive_forks(self)
 
     @abstractmethod
     def transaction(self, mode: str) -> AbstractContextManager[Connection]:
@@ -297,6 +302,13 @@ class SqlSaver(BaseCheckpointSaver):
     def writing(self) -> Iterator[WriteTables]:
         with self.transaction("write") as connection:
             yield SqlTables(self, connection, locks=True)
+
+    def begin_anew(self) -> None:
+        """In a forked child: the parent's connections stay as they are, neither used nor closed here."""
+        self._inherited = self.engine.pool
+        self.engine.dispose(close=False)
+        self._turn = threading.Lock()
+        self._waiting.clear()
 
     # Commits
 

@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 from zlib import crc32
 
 from graphkit_checkpoint.cache.base import BaseCache
+from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS, failure
 from graphkit_checkpoint.errors import CheckpointCorruptError, StorageUnavailableError, UnknownTypeError
 from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.serde import pack, unpack
-from graphkit_checkpoint.sqlite_errors import READING, sqlite_failure
 
 # The number in the table's name is the version of its form: another one would be another table.
 CREATE: Final = (
@@ -111,8 +111,8 @@ class SqliteCache(BaseCache):
                 if self._connection is None:
                     self._connection = self._open()
                 yield self._connection
-            except READING as error:
-                raise sqlite_failure(error, f"SQLite file {self._path!r}") from error
+            except SQLITE_ERRORS as error:
+                raise failure(error, f"SQLite file {self._path!r}") from error
 
     def begin_anew(self) -> None:
         """In a forked child: the parent's connection stays as it is, neither used nor closed here."""

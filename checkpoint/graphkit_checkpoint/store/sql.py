@@ -139,7 +139,7 @@ class SqlStore(RowStore):
         try:
             yield
         except sql_errors.DBAPIError as error:
-            raise self._failure(error.orig or error) from error
+            raise self._failure(error) from error
         except UnicodeDecodeError as error:  # of the driver, from damaged text
             raise self._failure(error) from error
         except sql_errors.TimeoutError as error:

@@ -7,29 +7,24 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from sqlalchemy import create_engine, inspect
-from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy import inspect
+from sqlalchemy.engine import Connection, Engine
 
+from graphkit_checkpoint.engines.sqlite import BEGIN, Location, engine_of, unwrapped
+from graphkit_checkpoint.engines.sqlite_errors import failure
 from graphkit_checkpoint.errors import (
     StorageBusyError,
     StorageCorruptError,
     StorageError,
     StorageUnavailableError,
 )
-from graphkit_checkpoint.sqlite_errors import sqlite_failure
 from graphkit_checkpoint.store.base import TTLConfig
 from graphkit_checkpoint.store.rows import Mode, RowStore
 from graphkit_checkpoint.store.sql import SqlStore
 
 __all__ = ["AsyncSqliteStore", "SqliteStore"]
-
-Location = str | os.PathLike[str] | Engine | sqlite3.Connection
-
-# A write lock at once: a transaction that reads first and writes later can fail halfway through.
-BEGIN: Final = {"read": "BEGIN", "write": "BEGIN IMMEDIATE"}
 
 
 class SqliteStore(SqlStore):
@@ -52,10 +47,13 @@ class SqliteStore(SqlStore):
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        conn = unwrapped(conn, "SqliteStore")
         self._given = conn if isinstance(conn, sqlite3.Connection) else None
         self._pid = os.getpid()
         self._own = not isinstance(conn, (Engine, sqlite3.Connection))
-        super().__init__(_engine_of(conn, timeout), owned=self._own, index=index, ttl=ttl, clock=clock)
+        super().__init__(
+            engine_of(conn, timeout, "SqliteStore"), owned=self._own, index=index, ttl=ttl, clock=clock
+        )
 
     @classmethod
     def from_conn_string(
@@ -120,36 +118,11 @@ class SqliteStore(SqlStore):
             RowStore.begin_anew(self)  # memory is there on both sides; another connection would be empty
 
     def _failure(self, error: BaseException) -> StorageError:
-        return sqlite_failure(error, self._name)
+        return failure(error, self._name)
 
 
 AsyncSqliteStore = SqliteStore
 """The same store: every store serves sync and async callers."""
-
-
-def _engine_of(location: Location, timeout: float) -> Engine:
-    if isinstance(location, Engine):
-        if location.dialect.name != "sqlite":
-            raise ValueError(f"SqliteStore needs an engine for SQLite, not for {location.dialect.name}")
-        return location
-    if isinstance(location, sqlite3.Connection):
-        # No reset: what is begun on the connection outside of the store is not the store's to roll back.
-        return create_engine(
-            "sqlite://", creator=lambda: location, poolclass=StaticPool, pool_reset_on_return=None
-        )
-    if not isinstance(location, (str, os.PathLike)):
-        raise TypeError(
-            f"SqliteStore takes a path, an sqlite URL, an SQLAlchemy engine or an open sqlite3 connection, not a "
-            f"{type(location).__name__}"
-        )
-    text = os.fspath(location)
-    url = make_url(text) if text.startswith("sqlite:") else make_url("sqlite://").set(database=text)
-    memory = url.database in (None, "", ":memory:")
-    return create_engine(
-        url,
-        poolclass=StaticPool if memory else QueuePool,
-        connect_args={"check_same_thread": False, "timeout": timeout},
-    )
 
 
 def _driver(connection: Connection) -> Any:

@@ -1,4 +1,4 @@
-"""Our errors for those of the sqlite3 module, by SQLite's result codes."""
+"""Our errors for those of SQLite, by its result codes. Loads nothing but the sqlite3 module."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from graphkit_checkpoint.errors import (
     StorageUnavailableError,
 )
 
+SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What sqlite3 raises: also raw, when it cannot decode SQLite's own message about damage."""
+
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 _UNAVAILABLE: Final = frozenset(
@@ -24,22 +27,19 @@ _UNAVAILABLE: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-
 _SIGNS: Final = re.compile("no such (table|column)|Could not decode")
 """Of damage that has no code of its own: what a schema lacks, and text that is no UTF-8."""
 
-READING: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What sqlite3 raises: also raw, when it cannot decode SQLite's own message about damage."""
 
-
-def sqlite_failure(error: BaseException, name: str) -> StorageError:
+def failure(error: BaseException, name: str) -> StorageError:
     """The error to raise instead; `name` says which database it was, such as "SQLite file 'a.db'"."""
-    code = getattr(error, "sqlite_errorcode", None)
+    cause = getattr(error, "orig", None) or error
+    code = getattr(cause, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF  # the rest is SQLite's finer distinction
     if primary in _BUSY:
-        return StorageBusyError(f"{name} stayed locked by another writer ({error}); try the same call again")
-    if primary in _CORRUPT or isinstance(error, UnicodeDecodeError) or _SIGNS.search(str(error)):
-        return StorageCorruptError(f"{name} is damaged ({error}); restore it from a backup")
-    if primary in _UNAVAILABLE or isinstance(error, sqlite3.ProgrammingError):
-        return StorageUnavailableError(f"{name} cannot be used ({error})")
-    return StorageError(f"{name}: {error}")
+        return StorageBusyError(f"{name} stayed locked by another writer ({cause}); try the same call again")
+    if primary in _CORRUPT or isinstance(cause, UnicodeDecodeError) or _SIGNS.search(str(cause)):
+        return StorageCorruptError(f"{name} is damaged ({cause}); restore it from a backup")
+    if primary in _UNAVAILABLE or isinstance(cause, sqlite3.ProgrammingError):
+        return StorageUnavailableError(f"{name} cannot be used ({cause}); nothing was written")
+    return StorageError(f"{name}: {cause}")

@@ -1,0 +1,107 @@
+"""PostgreSQL: engines for URLs, by psycopg 3; errors by their SQLSTATE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy import create_engine, event
+from sqlalchemy import exc as sql_errors
+from sqlalchemy.engine import URL, Engine, make_url
+
+from graphkit_checkpoint.errors import (
+    StorageBusyError,
+    StorageCorruptError,
+    StorageError,
+    StorageUnavailableError,
+)
+
+DRIVER: Final = "postgresql+psycopg"
+SETUP_LOCK: Final = 0x67726170686B6974
+"""The advisory lock ("graphkit" in ASCII) under which tables are made: PostgreSQL cannot do that twice at once."""
+
+DRIVER_ERRORS: Final = (sql_errors.DBAPIError, sql_errors.TimeoutError, UnicodeDecodeError)
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_BUSY: Final = ("40001", "40P01", "55P03", "57014")  # serialization, deadlock, lock timeout, cancelled
+_UNAVAILABLE: Final = (
+    "08",
+    "25006",
+    "28",
+    "3D",
+    "53",
+    "57P",
+    "58",
+)  # connection, login, resources, shutdown, disk
+_CORRUPT: Final = ("XX001", "XX002", "42P01", "42703")  # data, index, no such table, no such column
+
+
+def engine_of(
+    location: str | URL | Engine, timeout: float, owner: str, *, pool_size: int = 5, ping: bool = True
+) -> Engine:
+    """The engine for what a user gives; an engine is returned as it is.
+
+    `timeout` is the seconds to wait for a lock, for a connection of the pool and for the server to answer. With
+    `ping` a connection that the server has closed meanwhile is found before it is used, at the cost of one
+    exchange. Raises `TypeError` and `ValueError` naming `owner`, `ImportError` without psycopg.
+    """
+    if isinstance(location, Engine):
+        if location.dialect.name != "postgresql":
+            raise ValueError(f"{owner} needs an engine for PostgreSQL, not for {location.dialect.name}")
+        return location
+    if not isinstance(location, (str, URL)):
+        raise TypeError(f"{owner} takes a URL or an SQLAlchemy engine, not a {type(location).__name__}")
+    try:
+        url = make_url(location)
+    except sql_errors.ArgumentError:
+        raise ValueError(f"{owner} needs a URL such as 'postgresql://user@host/database'") from None
+    if url.drivername not in ("postgres", "postgresql", DRIVER):
+        raise ValueError(f"{owner} needs a URL such as 'postgresql://user@host/database', not {url!r}")
+    options: dict[str, Any] = (
+        {} if "connect_timeout" in url.query else {"connect_timeout": math.ceil(timeout)}
+    )
+    try:
+        engine = create_engine(
+            url.set(drivername=DRIVER),
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=timeout,
+            pool_pre_ping=ping,
+            connect_args=options,
+        )
+    except ImportError as error:
+        raise ImportError(
+            f'{owner} needs psycopg ({error}): pip install "graphkit-engine[postgres]"'
+        ) from error
+    event.listen(engine.pool, "connect", _lock_timeout(timeout))
+    return engine
+
+
+def _lock_timeout(seconds: float) -> Callable[[Any, Any], None]:
+    def set_timeout(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{math.ceil(seconds * 1000)}ms"])
+        connection.commit()
+
+    return set_timeout
+
+
+def failure(error: BaseException, name: str) -> StorageError:
+    """The error to raise instead; `name` says which database it was."""
+    cause: Any = getattr(error, "orig", None) or error
+    text = " ".join(str(cause).split())
+    if isinstance(error, sql_errors.TimeoutError):
+        return StorageBusyError(f"{name} has no free connection ({text}); try the same call again")
+    # Without a state the server has not answered.
+    state = getattr(cause, "sqlstate", None) or ("08" if isinstance(error, _CONNECTION) else "")
+    if state.startswith(_BUSY):
+        return StorageBusyError(f"{name} is busy ({text}); try the same call again")
+    if state.startswith(_UNAVAILABLE):
+        return StorageUnavailableError(f"{name} cannot be used ({text}); try the same call again")
+    if state.startswith(_CORRUPT) or isinstance(cause, UnicodeDecodeError):
+        return StorageCorruptError(f"{name} is damaged ({text}); restore it from a backup")
+    return StorageError(f"{name}: {text}")
+
+
+_CONNECTION: Final = (sql_errors.OperationalError, sql_errors.InterfaceError)

@@ -1,0 +1,82 @@
+"""SQLite: engines for paths, URLs and open connections; what can be begun on them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Any, Final
+
+from sqlalchemy import create_engine
+from sqlalchemy import exc as sql_errors
+from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS
+
+Location = str | os.PathLike[str] | Engine | sqlite3.Connection
+
+BEGIN: Final = {"read": "BEGIN", "write": "BEGIN IMMEDIATE"}
+"""A write lock at once: a transaction that reads first and writes later can fail halfway through."""
+
+DRIVER_ERRORS: Final = (sql_errors.DBAPIError, *SQLITE_ERRORS)
+
+
+def engine_of(location: Location, timeout: float, owner: str, *, one_connection: bool = False) -> Engine:
+    """The engine for what a user gives; an engine is returned as it is. `timeout` is the seconds to wait for
+    another writer's lock. Raises `TypeError` and `ValueError`, which name `owner`, the class that was called."""
+    if isinstance(location, Engine):
+        if location.dialect.name != "sqlite":
+            raise ValueError(f"{owner} needs an engine for SQLite, not for {location.dialect.name}")
+        return location
+    if isinstance(location, sqlite3.Connection):
+        # No reset: what is begun on the connection outside of ours is not ours to roll back.
+        return create_engine(
+            "sqlite://", creator=lambda: location, poolclass=StaticPool, pool_reset_on_return=None
+        )
+    if not isinstance(location, (str, os.PathLike)):
+        raise TypeError(
+            f"{owner} takes a path, an sqlite URL, an SQLAlchemy engine or an open connection of sqlite3 or "
+            f"aiosqlite, not a {type(location).__name__}"
+        )
+    text = os.fspath(location)
+    url = make_url(text) if text.startswith("sqlite:") else make_url("sqlite://").set(database=text)
+    alone = one_connection or url.database in (None, "", ":memory:")
+    return create_engine(
+        url,
+        poolclass=StaticPool if alone else QueuePool,
+        connect_args={"check_same_thread": False, "timeout": timeout},
+    )
+
+
+def path_of(location: Location) -> str:
+    """The file behind a location; "" if there is none or it was opened by the caller."""
+    if isinstance(location, (Engine, sqlite3.Connection)):
+        return ""
+    text = os.fspath(location)
+    if text.startswith("sqlite:"):
+        text = make_url(text).database or ""
+    return "" if text in ("", ":memory:") or text.startswith("file:") else text
+
+
+def unwrapped(location: Any, owner: str) -> Any:
+    """An aiosqlite connection as the path of its file, everything else as it is.
+
+    Such a connection belongs to a thread and a loop of its own, where blocking callers cannot follow; so
+    the same file is opened once more. Raises `ValueError` for a database in memory.
+    """
+    if not type(location).__module__.startswith("aiosqlite"):
+        return location
+    with sqlite3_twin(location) as twin:
+        path: str = twin.execute("PRAGMA database_list").fetchone()[2]
+    twin.close()
+    if not path:
+        raise ValueError(
+            f"{owner} cannot share an aiosqlite connection to a database in memory; use a file or InMemorySaver"
+        )
+    return path
+
+
+def sqlite3_twin(connection: Any) -> sqlite3.Connection:
+    """Another connection, made the way the aiosqlite connection is."""
+    twin: sqlite3.Connection = connection._connector()
+    return twin

@@ -23,8 +23,10 @@ from zlib import crc32
 
 from msgpack import Packer  # type: ignore[import-untyped]
 
+from graphkit_checkpoint.encryption import refuse_encrypted
 from graphkit_checkpoint.errors import (
     CheckpointCorruptError,
+    EncryptionError,
     StateTooLargeError,
     UnstorableError,
 )
@@ -32,6 +34,7 @@ from graphkit_checkpoint.records import (
     SCALAR,
     Checkpoint,
     Commit,
+    Digest,
     Growth,
     Pending,
     ThreadState,
@@ -48,6 +51,9 @@ FOLD: Final = 64
 LOOSE_BYTES: Final = 16 * 1024
 """Rows larger than this stay as they are: what folding saves is the cost of many small rows."""
 MOST_FORKS: Final = 8
+GIVEN: Final = "__given__:"
+"""Begins the channel under which a write from outside is stored that no channel has as it was given."""
+SMALL_GIVEN: Final = 256
 MAX_VALUE_BYTES: Final = 64 * 1024 * 1024
 
 _KINDS: Final[dict[type, int]] = {list: LIST, dict: MAP}
@@ -131,7 +137,7 @@ class CheckpointBody(NamedTuple):
 
     `changed` maps channels to None (a value of this checkpoint), n (a log that begins here, with n items) or
     -n (the log that the parent saw, now with n items). `given` has [channel, packed value], or
-    [channel, log, start, count] for what is stored as part of a channel (count -1: all of a value).
+    [channel, source, log, start, length] for what is stored under the channel `source` (length -1: a value).
     """
 
     format: int
@@ -152,6 +158,7 @@ class Span(NamedTuple):
     log: str
     start: int
     length: int
+    body: bytes = b""
 
 
 class Layout:
@@ -208,11 +215,27 @@ class Layout:
     def uncover(
         self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Sequence[str | int | None]
     ) -> bytes:
-        """The body of a row as it was given to `cover`. Raises `CheckpointCorruptError`."""
-        body: bytes = row.body
-        if seal(body, *key) != row.checksum:
+        """The body of a row as it was given to `cover`. Raises `CheckpointCorruptError`, `EncryptionError`."""
+        return self._uncovered(thread_id, checkpoint_id, what, row, key)[0]
+
+    def _uncovered(
+        self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Sequence[str | int | None]
+    ) -> tuple[bytes, int]:
+        """The body and its CRC-32, which is known by then."""
+        body: Any = row.body
+        own = crc32(body) if isinstance(body, bytes) else 0
+        if not isinstance(body, bytes) or crc32(repr(key).encode(), own) != row.checksum:
             raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what} is wrong")
-        return body if self.cipher is None else self.cipher.decrypt(body, repr(key).encode())
+        try:
+            if self.cipher is not None:
+                plain = self.cipher.decrypt(body, repr(key).encode())
+                return plain, crc32(plain)
+            refuse_encrypted(body)
+        except EncryptionError as error:
+            raise EncryptionError(
+                f"checkpoint {checkpoint_id!r} of thread {thread_id!r} cannot be read: its {what} {error}"
+            ) from None
+        return body, own
 
     # Single rows, for reading and for whoever moves them
 
@@ -239,8 +262,14 @@ class Layout:
 
     def open_value(self, thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow) -> bytes:
         """The packed value or items."""
+        return self.open_items(thread_id, namespace, checkpoint_id, row)[0]
+
+    def open_items(
+        self, thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow
+    ) -> tuple[bytes, int]:
+        """The packed items and their CRC-32."""
         key = (thread_id, namespace, *row[:6])
-        return self.uncover(thread_id, checkpoint_id, f"channel {row.channel!r}", row, key)
+        return self._uncovered(thread_id, checkpoint_id, f"channel {row.channel!r}", row, key)
 
     def cover_pending(
         self, thread_id: str, namespace: str, key: tuple[str, str, str, str], body: bytes
@@ -303,7 +332,9 @@ class _Writing:
             self.versions[channel] = self.growth[channel] = None
         self.weight += 1 + len(checkpoint.changed) + len(checkpoint.cleared)
         versions = None
-        if not self.base or self.weight > max(SMALLEST_BASE, len(self.tip.versions)):
+        # The way to a base is read as a range of ids; a parent with a larger id, put from outside, is not in it.
+        backwards = checkpoint.id < (checkpoint.parent_id or "")
+        if not self.base or backwards or self.weight > max(SMALLEST_BASE, len(self.tip.versions)):
             versions = dict(self.tip.versions)
             _update(versions, self.versions)
             self.base, self.weight = checkpoint.id, 0
@@ -333,8 +364,8 @@ class _Writing:
         body = self.layout.limited(whole.body)
         self._put(channel, log, 0, whole.length, kind, None, body)
         self.versions[channel] = Version(log, whole.length)
-        self.growth[channel] = Growth(kind, len(body), crc32(body), len(body))
-        return whole.length, Span(log, 0, whole.length)
+        self.growth[channel] = Growth(kind, len(body), Digest((), len(body), crc32(body)), len(body))
+        return whole.length, Span(log, 0, whole.length, body)
 
     def _extend(
         self, checkpoint_id: str, channel: str, version: Version, growth: Growth, more: _Extension
@@ -348,13 +379,13 @@ class _Writing:
         self.growth[channel] = Growth(
             growth.kind,
             growth.size + len(body),
-            None if growth.digest is None else crc32(body, growth.digest),
+            None if growth.digest is None else _continued(growth.digest, body),
             growth.first_size,
             growth.forks + shared,
             growth.shared and not shared,
             loose,
         )
-        return (length if shared else -length), Span(log, start, count)
+        return (length if shared else -length), Span(log, start, count, body)
 
     def _placed(
         self, channel: str, log: str, version: Version, growth: Growth, body: bytes, count: int
@@ -394,7 +425,9 @@ class _Writing:
             given = None
             if checkpoint.given is not None:
                 applied = following if following and following.checkpoint.parent_id == checkpoint.id else None
-                given = [self._given(channel, value, applied) for channel, value in checkpoint.given]
+                given = [
+                    self._given(checkpoint.id, channel, value, applied) for channel, value in checkpoint.given
+                ]
         except UnstorableError as error:
             error.record = ("input or metadata", "")
             raise
@@ -413,16 +446,23 @@ class _Writing:
         key = (checkpoint.id, checkpoint.parent_id, draft.base_id, checkpoint.step)
         return self.layout.cover_checkpoint(self.rows.thread_id, self.rows.namespace, key, body)
 
-    def _given(self, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
+    def _given(self, at: str, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
         """A write from outside: by itself, or where the next checkpoint has what became of it."""
         if applied is not None and channel in applied.spans:
             span, checkpoint = applied.spans[channel], applied.checkpoint
             if checkpoint.changed[channel] is value:
                 log, length = self._version_of(applied, channel)
-                return [channel, log, 0, length]
-            if channel in checkpoint.extended and span.length == _items_in(value):
-                return [channel, *span]
-        return [channel, self.layout.limited(pack(value))]
+                return [channel, channel, log, 0, length]
+            if span.length == _items_in(value) and (
+                channel in checkpoint.extended or (type(value) in _KINDS and pack_items(value) == span.body)
+            ):
+                return [channel, channel, *span[:3]]
+        body = self.layout.limited(pack(value))
+        if len(body) <= SMALL_GIVEN:
+            return [channel, body]
+        source = f"{GIVEN}{channel}"
+        self._put(source, at, 0, 0, PLAIN, None, body)
+        return [channel, source, at, 0, SCALAR]
 
     @staticmethod
     def _version_of(draft: _Draft, channel: str) -> tuple[str, int]:
@@ -473,10 +513,23 @@ def _extension_by_bytes(value: Any, version: Version, growth: Growth) -> _Extens
         and len(value) >= version.length
         and len(body) >= size
         and (len(value) > version.length) == (len(body) > size)
-        and crc32(memoryview(body)[:size]) == growth.digest
+        and _begins_with(body, growth.digest)
     ):
         return _Extension(body[size:], version.length, len(value) - version.length)
     return _Extension(body, 0, len(value), complete=True)
+
+
+def _continued(digest: Digest, body: bytes) -> Digest:
+    return Digest(digest.rows, digest.size + len(body), crc32(body, digest.crc))
+
+
+def _begins_with(body: bytes, digest: Digest) -> bool:
+    view, start = memoryview(body), 0
+    for size, crc in (*digest.rows, digest[1:]):
+        if crc32(view[start : start + size]) != crc:
+            return False
+        start += size
+    return True
 
 
 def _items_in(value: Any) -> int:
@@ -495,7 +548,7 @@ def _update(old: dict[str, Any], new: Mapping[str, Any]) -> None:
 
 def seal(body: bytes, *key: str | int | None) -> int:
     """CRC-32 of a row: of its body and of everything that says whose body it is."""
-    return crc32(body, crc32(repr(key).encode()))
+    return crc32(repr(key).encode(), crc32(body))
 
 
 def corrupt(thread_id: str, checkpoint_id: str, problem: str) -> CheckpointCorruptError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from graphkit_checkpoint.layout import (
     LIST,
@@ -25,6 +24,7 @@ from graphkit_checkpoint.layout import (
 from graphkit_checkpoint.records import (
     SCALAR,
     Checkpoint,
+    Digest,
     Growth,
     Pending,
     Saved,
@@ -178,21 +178,26 @@ class Reader:
         if beyond:
             rows.pop()
         self._check_rows(channel, version, rows, checkpoint_id)
-        bodies = [self.layout.open_value(self.thread_id, self.namespace, checkpoint_id, row) for row in rows]
+        opened = [self.layout.open_items(self.thread_id, self.namespace, checkpoint_id, row) for row in rows]
+        bodies = [body for body, _ in opened]
+        size = sum(map(len, bodies))
         end = rows[-1].start + rows[-1].length
         items, growth = self._before(channel, rows[0], checkpoint_id)
         kind = rows[0].kind & (LIST | MAP)
         width = 2 if kind == MAP else 1
-        joined = b"".join(bodies)
-        items = items + unpack_items(joined, width * (end - rows[0].start))
-        known = growth.digest if growth is not None else 0
+        items = items + unpack_items(bodies, width * (end - rows[0].start))
+        known = growth.digest if growth is not None else Digest((), 0, 0)
+        digest = None
+        if known is not None and end == version.length:
+            sizes = tuple((len(body), crc) for body, crc in opened)
+            digest = Digest((*known.rows, *_rest(known), *sizes), 0, 0)
         return _Log(
             version.length,
             items[: width * version.length],
             Growth(
                 kind,
-                (growth.size if growth is not None else 0) + len(joined),
-                None if end > version.length or known is None else crc32(joined, known),
+                (growth.size if growth is not None else 0) + size,
+                digest,
                 growth.first_size if growth is not None else len(bodies[0]),
                 growth.forks + 1 if growth is not None else 0,
                 beyond or end > version.length,
@@ -229,10 +234,10 @@ class Reader:
     def _given(self, entry: list[Any], checkpoint_id: str) -> tuple[str, Any]:
         if len(entry) == 2:
             return entry[0], unpack(entry[1])
-        channel, log, start, count = entry
+        channel, source, log, start, count = entry
         if count == SCALAR or start == 0:
-            return channel, self._value(channel, Version(log, count), checkpoint_id)
-        found = self._log(channel, Version(log, start + count), checkpoint_id)
+            return channel, self._value(source, Version(log, count), checkpoint_id)
+        found = self._log(source, Version(log, start + count), checkpoint_id)
         if found.growth.kind == MAP:
             flat = islice(found.items, 2 * start, 2 * (start + count))
             return channel, dict(zip(flat, flat, strict=True))
@@ -242,9 +247,13 @@ class Reader:
 def spans(body: CheckpointBody) -> Iterable[tuple[str, Version]]:
     """The stored values that stand for what a checkpoint was given."""
     for entry in body.given or ():
-        if len(entry) == 4:
-            channel, log, start, count = entry
-            yield channel, Version(log, count if count == SCALAR else start + count)
+        if len(entry) > 2:
+            _, source, log, start, count = entry
+            yield source, Version(log, count if count == SCALAR else start + count)
+
+
+def _rest(digest: Digest) -> tuple[tuple[int, int], ...]:
+    return ((digest.size, digest.crc),) if digest.size else ()
 
 
 def _loose(rows: list[ValueRow], bodies: list[bytes]) -> tuple[tuple[int, bytes], ...]:

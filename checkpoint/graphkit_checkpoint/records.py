@@ -23,18 +23,26 @@ class Version(NamedTuple):
     length: int
 
 
+class Digest(NamedTuple):
+    """CRC-32 of a log's bytes, in parts of so many bytes: those of stored rows, and what came since."""
+
+    rows: tuple[tuple[int, int], ...]
+    size: int
+    crc: int
+
+
 class Growth(NamedTuple):
     """How a log goes on: what the next extension of a channel has to know of it.
 
-    `kind` tells the items of a list from the pairs of a dict. `size` and `digest` (CRC-32) are of all items'
-    bytes; `digest` is None where only part of a stored row was read. `first_size` is the size of the complete
+    `kind` tells the items of a list from the pairs of a dict. `size` and `digest` are of all items' bytes; `digest` is
+    None where only part of a stored row was read. `first_size` is the size of the complete
     value that the log began with, `forks` how many logs it builds on. `shared` says that another branch has
     gone on from here already. `loose` holds the small rows at the end that are not folded yet: (start, body).
     """
 
     kind: int
     size: int
-    digest: int | None
+    digest: Digest | None
     first_size: int
     forks: int = 0
     shared: bool = False

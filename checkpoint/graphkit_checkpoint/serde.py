@@ -21,7 +21,7 @@ import functools
 import gc
 import itertools
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, time
 from hashlib import blake2b
 from typing import Any, Final
@@ -117,13 +117,12 @@ def pack_items(value: list[Any] | dict[Any, Any]) -> bytes:
     return pack(value)[1 if size < 16 else 3 if size < 65536 else 5 :]
 
 
-def unpack_items(data: bytes, count: int) -> list[Any]:
-    """A list of `count` items that `pack_items` wrote, in one or several calls; a pair counts as two items.
+def unpack_items(parts: Iterable[bytes], count: int) -> list[Any]:
+    """A list of `count` items that several calls of `pack_items` wrote; a pair counts as two items.
 
     Raises what `unpack` raises.
     """
-    header: bytes = Packer().pack_array_header(count)
-    items: list[Any] = unpack(header + data)
+    items: list[Any] = unpack(b"".join((Packer().pack_array_header(count), *parts)))
     return items
 
 

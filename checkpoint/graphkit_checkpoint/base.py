@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 from graphkit_checkpoint import upkeep
 from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
+from graphkit_checkpoint.interface import SaverInterface
 from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows, corrupt
 from graphkit_checkpoint.ownership import Holder, is_alive
 from graphkit_checkpoint.reading import Reader
@@ -50,7 +51,7 @@ class SaverOptions(TypedDict, total=False):
     max_value_bytes: int
 
 
-class BaseCheckpointSaver(ABC):
+class BaseCheckpointSaver(SaverInterface, ABC):
     """Where threads live. One object serves sync and async callers and any number of threads.
 
     `lease` is how many seconds a claim is respected after its last commit or renewal; the claim of a process
@@ -272,6 +273,8 @@ class BaseCheckpointSaver(ABC):
             raise ValueError("prune() needs keep_last=, older_than= or strategy=")
         if keep_last is not None and (isinstance(keep_last, bool) or keep_last < 1):
             raise ValueError(f"keep_last must be a whole number of at least 1, not {keep_last!r}")
+        if older_than is not None and (not isinstance(older_than, (int, float)) or not older_than >= 0):
+            raise ValueError(f"older_than must be a number of seconds, not {older_than!r}")
         kept_since = None if older_than is None else time.time() - older_than
         named = [thread_ids] if isinstance(thread_ids, str) else thread_ids
         removed = 0

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+SWEEP_INTERVAL = 60.0
+"""Seconds between two sweeps of a saver with a `ttl`: by whichever run begins then."""
 PAGE = 32
 """How many checkpoints of a history are read at once."""
 
@@ -56,12 +58,15 @@ class BaseCheckpointSaver(SaverInterface, ABC):
 
     `lease` is how many seconds a claim is respected after its last commit or renewal; the claim of a process
     of this host that is dead is not respected at all. `ttl` is how many seconds a thread is kept after its
-    last commit (None: for ever; `set_ttl` says otherwise for one thread). `serde` encrypts what is stored
-    (`EncryptedSerializer`). `max_value_bytes` limits one stored value.
+    last commit (None: for ever; `set_ttl` says otherwise for one thread); what has expired is gone for every
+    reader at once, and from the database with a run that begins, at most once a minute (`delete_expired`).
+    `serde` encrypts what is stored (`EncryptedSerializer`). `max_value_bytes` limits one stored value.
     """
 
     blocking = True
-    """Whether an operation may wait for I/O: then async callers are served by a thread of the saver's."""
+    """Whether an operation may wait for I/O: then async callers are served by threads of the saver's."""
+    workers = 1
+    """How many such threads there are; more than one where the database can do several things at a time."""
 
     def __init__(
         self,
@@ -74,6 +79,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         self.lease = positive(lease, "lease")
         self.ttl = None if ttl is None else positive(ttl, "ttl")
         self.layout = Layout(serde, int(positive(max_value_bytes, "max_value_bytes")))
+        self._next_sweep = 0.0
         self._worker: ThreadPoolExecutor | None = None
         self._worker_pid = 0
         self._worker_lock = threading.Lock()
@@ -138,12 +144,20 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None, claims: bool = True
     ) -> Opening:
         """`load` for a run that will write. With `claims`, raises `ConcurrentUpdateError` if it is owned."""
+        if self.ttl is not None and claims:
+            self._sweep_now_and_then()
         # The claim compares with what was seen here, so a later change makes it fail.
         thread, saved = self.find(thread_id, namespace, checkpoint_id)
         holder = thread.holder if thread else None
         if claims:
             refuse_busy(thread_id, holder)
         return Opening(thread, saved, holder is not None)
+
+    def _sweep_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_INTERVAL
+            self.delete_expired()
 
     def load(self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None) -> Saved | None:
         """The checkpoint (default: the head), or None."""
@@ -419,12 +433,12 @@ class BaseCheckpointSaver(SaverInterface, ABC):
 
     @property
     def worker(self) -> ThreadPoolExecutor:
-        """The one thread that serves async callers, in the order of their calls."""
+        """The threads that serve async callers."""
         with self._worker_lock:
             if self._worker is None or self._worker_pid != os.getpid():  # a forked child has no threads
                 from concurrent.futures import ThreadPoolExecutor
 
-                self._worker = ThreadPoolExecutor(1, thread_name_prefix="graphkit-saver")
+                self._worker = ThreadPoolExecutor(self.workers, thread_name_prefix="graphkit-saver")
                 self._worker_pid = os.getpid()
             return self._worker
 

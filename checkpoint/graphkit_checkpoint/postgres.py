@@ -17,6 +17,7 @@ from graphkit_checkpoint.layout import Rows
 from graphkit_checkpoint.records import Saved, ThreadState
 from graphkit_checkpoint.sql import (
     SqlSaver,
+    SqlTables,
     checkpoint_table,
     hold_values,
     insert_thread,
@@ -39,6 +40,8 @@ class PostgresSaver(SqlSaver):
     Further options are those of `BaseCheckpointSaver`. Raises `StorageUnavailableError` if the server
     cannot be reached.
     """
+
+    workers = 4
 
     def __init__(
         self,
@@ -93,14 +96,22 @@ class PostgresSaver(SqlSaver):
             return super().find(thread_id, namespace, checkpoint_id)
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
-        """One commit alone is one statement, if it is of the usual kind: one exchange with the server."""
-        if len(batch) == 1 and (step := self._steps.step(batch[0])) is not None:
-            rows = batch[0]
+        """A commit of the usual kind is one statement, and alone it needs no transaction around it."""
+        if len(batch) == 1 and self._steps.step(batch[0]) is not None:
             with self.transaction("statement") as connection:
-                if connection.exec_driver_sql(step.sql, step.parameters(rows, self)).scalar():
+                if self._stepped(connection, batch[0]):
                     return [None]
-        # What was refused has written nothing; this way says why, and replaces a thread that has expired.
-        return super().write_batch(batch)
+        with self.transaction("write") as connection:
+            tables = SqlTables(self, connection, locks=True)
+            # What a statement refused has written nothing; the other way says why, and replaces expired threads.
+            return [None if self._stepped(connection, rows) else tables.apply(rows) for rows in batch]
+
+    def _stepped(self, connection: Connection, rows: Rows) -> bool:
+        """Whether a commit was written by one statement."""
+        step = self._steps.step(rows)
+        if step is None:
+            return False
+        return bool(connection.exec_driver_sql(step.sql, step.parameters(rows, self)).scalar())
 
     @contextmanager
     def transaction(self, mode: str) -> Iterator[Connection]:

@@ -337,6 +337,8 @@ class SqlSaver(BaseCheckpointSaver):
 
     def _write_waiting(self) -> None:
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
+        # In one order everywhere, so that two processes do not wait for each other's rows.
+        jobs.sort(key=lambda job: job.rows.thread_id)
         try:
             self._write_together(jobs)
         except BaseException:

@@ -86,6 +86,14 @@ def test_separators_of_namespaces_are_refused_in_names(name: str) -> None:
         StateGraph(State).add_node(name, first).add_edge(START, name).compile()
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"], ids=ascii)
+def test_what_databases_cannot_hold_is_refused_in_names(name: str) -> None:
+    with pytest.raises(InvalidGraphError, match="NUL or a lone surrogate"):
+        StateGraph(State).add_node(name, first)
+    with pytest.raises(InvalidGraphError, match="NUL or a lone surrogate"):
+        StateGraph(TypedDict("Odd", {name: str}))  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("name", ["two words", "größe", "a.b", "a/b", "0"])
 def test_other_names_are_fine(runner: Runner, name: str) -> None:
     assert log_of(runner, StateGraph(State).add_node(name, says(name)).add_edge(START, name)) == [name]

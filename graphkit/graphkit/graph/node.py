@@ -13,6 +13,7 @@ from graphkit.engine.program import Callee
 from graphkit.errors import InvalidGraphError
 from graphkit.runtime import INJECTED
 from graphkit.types import Command, TimeoutPolicy
+from graphkit_checkpoint.base import is_text
 
 FORBIDDEN = ("|", ":", "\0")
 
@@ -32,6 +33,8 @@ def check_name(name: Any) -> str:
         raise InvalidGraphError(f"a node's name must be a non-empty string, not {name!r}")
     if name in RESERVED:
         raise InvalidGraphError(f"the node name {name!r} is reserved; choose another one")
+    if not is_text(name):
+        raise InvalidGraphError(f"the node name {name!r} has NUL or a lone surrogate, which databases refuse")
     for mark in FORBIDDEN:
         if mark in name:
             raise InvalidGraphError(f"the node name {name!r} contains {mark!r}, which separates namespaces")

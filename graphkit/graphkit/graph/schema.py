@@ -13,6 +13,7 @@ from graphkit.constants import RESERVED
 from graphkit.engine.program import ROOT, Shape
 from graphkit.errors import InvalidGraphError
 from graphkit.managed import ManagedValue
+from graphkit_checkpoint.base import is_text
 
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
@@ -37,6 +38,10 @@ def fields_of(schema: Any) -> Fields:
         if key in RESERVED:
             raise InvalidGraphError(
                 f"the state key {key!r} of {_name(schema)} is reserved; choose another name"
+            )
+        if not is_text(key):
+            raise InvalidGraphError(
+                f"the state key {key!r} of {_name(schema)} has NUL or a lone surrogate, which databases refuse"
             )
         value = _managed(annotation)
         if value is not None:

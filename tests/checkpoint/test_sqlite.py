@@ -6,16 +6,18 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypedDict
 
+import aiosqlite
 import pytest
 from sqlalchemy import create_engine, event, text
 
 from graphkit import START, Command, StateGraph, interrupt
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.checkpoint.sqlite.aio import AsyncSqliteSaver
-from graphkit.errors import StorageUnavailableError
+from graphkit.errors import StorageCorruptError, StorageUnavailableError
 from graphkit.types import RunnableConfig
 
 
@@ -80,6 +82,46 @@ def test_an_engine_keeps_its_own_transactions(tmp_path: Path) -> None:
         assert connection.execute(text("SELECT count(*) FROM customer")).scalar() == 0
     saver.close()
     engine.dispose()
+
+
+def test_an_aiosqlite_connection_names_its_file(tmp_path: Path) -> None:
+    async def run() -> None:
+        path = tmp_path / "t.sqlite"
+        async with aiosqlite.connect(path) as connection:
+            await connection.execute("CREATE TABLE mine (n INTEGER)")
+            async with AsyncSqliteSaver(connection) as saver:
+                assert (await graph(saver).arun({}, CONFIG)).status == "interrupted"
+                assert await graph(saver).ainvoke(Command(resume="yes"), CONFIG) == {"answer": "yes"}
+            async with connection.execute("SELECT count(*) FROM mine") as rows:
+                assert await rows.fetchone() == (0,)
+            async with connection.execute("SELECT count(*) FROM graphkit_checkpoint") as rows:
+                assert await rows.fetchone() == (3,)
+
+    asyncio.run(run())
+
+
+def test_an_aiosqlite_connection_to_memory_is_refused() -> None:
+    async def run() -> None:
+        async with aiosqlite.connect(":memory:") as connection:
+            with pytest.raises(ValueError, match="in memory"):
+                AsyncSqliteSaver(connection)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("location", [3, None, object()])
+def test_anything_else_is_no_location(location: Any) -> None:
+    with pytest.raises(TypeError):
+        SqliteSaver(location)
+
+
+def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    SqliteSaver(path).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE graphkit_schema SET version = 999")
+    with pytest.raises(StorageCorruptError, match="999"):
+        SqliteSaver(path)
 
 
 def test_one_commit_for_each_superstep_and_one_for_the_input(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import create_engine
 from sqlalchemy import exc as sql_errors
@@ -13,7 +13,10 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS
 
-Location = str | os.PathLike[str] | Engine | sqlite3.Connection
+if TYPE_CHECKING:
+    import aiosqlite
+
+Location: TypeAlias = "str | os.PathLike[str] | Engine | sqlite3.Connection | aiosqlite.Connection"
 
 BEGIN: Final = {"read": "BEGIN", "write": "BEGIN IMMEDIATE"}
 """A write lock at once: a transaction that reads first and writes later can fail halfway through."""
@@ -48,7 +51,7 @@ def engine_of(location: Location, timeout: float, owner: str, *, one_connection:
     )
 
 
-def path_of(location: Location) -> str:
+def path_of(location: Any) -> str:
     """The file behind a location; "" if there is none or it was opened by the caller."""
     if isinstance(location, (Engine, sqlite3.Connection)):
         return ""

@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench lint types format
+.PHONY: demo test check bench chaos lint types format
 
 demo: $(STAMP)
 	$(RUN) examples/accounts_payable/main.py
@@ -28,6 +28,11 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(RUN) benchmarks/run.py $(if $(QUICK),--quick)
+
+# The long forms of the safety tests. GRAPHKIT_CHAOS=0.1 takes a tenth, GRAPHKIT_SEED=n repeats a run.
+chaos: $(STAMP)
+	GRAPHKIT_CHAOS=$${GRAPHKIT_CHAOS:-1} GRAPHKIT_SEED=$${GRAPHKIT_SEED:-$$(date +%s)} \
+	$(RUN) -m pytest -n 2 -q -o timeout=3600 tests/safety tests/test_concurrency.py
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed'"

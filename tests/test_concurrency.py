@@ -1,4 +1,4 @@
-"""One writer per thread (N4, safety 5), and what a process that dies leaves behind (L21): real processes.
+"""One writer per thread (N4, safety 4 and 5), and what a process that dies leaves behind (L21): real processes.
 
 Processes start together from a barrier. Where an overlap is wanted the winner stays inside its node until
 all others have been refused, so that nothing depends on timing.
@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import AlreadyAnsweredError, ConcurrentUpdateError
 from graphkit.types import Command
+from tests.safety.figures import Record, report, size
 
 # Child processes import the module by this name; they inherit the path.
 sys.path.insert(0, str(Path(__file__).parent / "workers"))
@@ -29,7 +29,7 @@ users = importlib.import_module("thread_users")
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(["__main__", "thread_users"])
 PARTIES = 8
-TRIALS = 25
+TRIALS = size(10, 200)
 REFUSED = ConcurrentUpdateError.__name__
 
 Calls = list[tuple[str, Any]]
@@ -71,8 +71,9 @@ def crowd() -> Iterator[Crowd]:
 class Scene:
     """A database, a witness file, and this process's own view of the threads."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path, self.witness = str(folder / "threads.sqlite"), str(folder / "witness")
+    def __init__(self, database: str, path: str, folder: Path) -> None:
+        self.database = database
+        self.path, self.witness = path, str(folder / "witness")
         self.party = users.Party("parent", self.path, self.witness, overlap=False)
 
     def witnessed(self) -> Counter[str]:
@@ -97,9 +98,11 @@ class Scene:
         return parents == [*(snapshot.config for snapshot in history[1:]), None]
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
+@pytest.fixture(params=["sqlite", "postgres"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    is_file = request.param == "sqlite"
+    path = str(tmp_path / "threads.sqlite") if is_file else request.getfixturevalue("postgres_url")
+    scene = Scene(request.param, path, tmp_path)
     yield scene
     scene.party.saver.close()
 
@@ -112,16 +115,29 @@ def errors(outcomes: Outcomes) -> set[str]:
     return {outcome for of_one in outcomes for outcome in of_one if isinstance(outcome, str)}
 
 
+def told(record: Record, row: str, scene: Scene, colour: str, outcomes: Outcomes) -> None:
+    """Hand back the figures of a crowd."""
+    counts = Counter(
+        outcome if isinstance(outcome, str) else "returned" for one in outcomes for outcome in one
+    )
+    effects = scene.witnessed().total()
+    text = (
+        f"{scene.database}, {colour}: {PARTIES} processes, {TRIALS} trials: {dict(counts)}, {effects} effects"
+    )
+    report(record, row, text)
+
+
 COLOURS = pytest.mark.parametrize("colour", ["sync", "async"])
 
 
 @COLOURS
 def test_of_processes_that_answer_one_question_at_once_one_wins(
-    crowd: Crowd, scene: Scene, colour: str
+    crowd: Crowd, scene: Scene, colour: str, record_property: Record
 ) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
     calls: Calls = [(name, Command(resume={scene.ask(name): "yes"})) for name in names]
     outcomes = crowd.make(scene, lambda index: calls, colour, True)
+    told(record_property, "5 one question, at once", scene, colour, outcomes)
     for trial, name in enumerate(names):
         (winner,) = winners(outcomes, trial)
         assert scene.log(name) == ["ask", f"out {winner}"]
@@ -132,11 +148,12 @@ def test_of_processes_that_answer_one_question_at_once_one_wins(
 
 @COLOURS
 def test_processes_that_answer_one_question_in_any_order_have_one_effect(
-    crowd: Crowd, scene: Scene, colour: str
+    crowd: Crowd, scene: Scene, colour: str, record_property: Record
 ) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
     calls: Calls = [(name, Command(resume={scene.ask(name): "yes"})) for name in names]
     outcomes = crowd.make(scene, lambda index: calls, colour, False)
+    told(record_property, "5 one question, in any order", scene, colour, outcomes)
     for trial, name in enumerate(names):
         log = scene.log(name)
         assert len(winners(outcomes, trial)) >= 1
@@ -146,7 +163,9 @@ def test_processes_that_answer_one_question_in_any_order_have_one_effect(
         assert scene.is_one_line(name)
 
 
-def test_processes_that_give_different_answers_have_one_effect(crowd: Crowd, scene: Scene) -> None:
+def test_processes_that_give_different_answers_have_one_effect(
+    crowd: Crowd, scene: Scene, record_property: Record
+) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
     questions = {name: scene.ask(name) for name in names}
 
@@ -154,6 +173,7 @@ def test_processes_that_give_different_answers_have_one_effect(crowd: Crowd, sce
         return [(name, Command(resume={questions[name]: f"answer of p{index}"})) for name in names]
 
     outcomes = crowd.make(scene, answers, "sync", False)
+    told(record_property, "5 one question, different answers", scene, "sync", outcomes)
     for trial, name in enumerate(names):
         (winner,) = winners(outcomes, trial)
         assert scene.log(name) == ["ask", f"out {winner}"]
@@ -163,7 +183,7 @@ def test_processes_that_give_different_answers_have_one_effect(crowd: Crowd, sce
 
 @COLOURS
 def test_of_processes_that_invoke_one_thread_at_once_one_wins_and_no_other_runs_a_node(
-    crowd: Crowd, scene: Scene, colour: str
+    crowd: Crowd, scene: Scene, colour: str, record_property: Record
 ) -> None:
     names = [f"t{trial}" for trial in range(TRIALS)]
 
@@ -171,6 +191,7 @@ def test_of_processes_that_invoke_one_thread_at_once_one_wins_and_no_other_runs_
         return [(name, {"log": [f"in p{index}"]}) for name in names]
 
     outcomes = crowd.make(scene, calls, colour, True)
+    told(record_property, "4 one thread, at once", scene, colour, outcomes)
     expected = Counter[str]()
     for trial, name in enumerate(names):
         (winner,) = winners(outcomes, trial)
@@ -182,12 +203,13 @@ def test_of_processes_that_invoke_one_thread_at_once_one_wins_and_no_other_runs_
 
 @COLOURS
 def test_every_success_of_processes_that_invoke_one_thread_is_in_its_final_state(
-    crowd: Crowd, scene: Scene, colour: str
+    crowd: Crowd, scene: Scene, colour: str, record_property: Record
 ) -> None:
     def calls(index: int) -> Calls:
         return [("shared", {"log": [f"in p{index}"]})] * TRIALS
 
     outcomes = crowd.make(scene, calls, colour, False)
+    told(record_property, "4 one thread, in any order", scene, colour, outcomes)
     log = scene.log("shared")
     turns = list(zip(log[::2], log[1::2], strict=True))
     assert all(given.split()[1] == done.split()[1] for given, done in turns)
@@ -234,7 +256,7 @@ class Child:
 @pytest.fixture
 def successor(scene: Scene) -> Iterator[Callable[[str], Any]]:
     """The graph of a shape in this process, which takes over."""
-    savers: list[SqliteSaver] = []
+    savers: list[Any] = []
 
     def graph_of(shape: str) -> Any:
         graph, saver = users.GRAPHS[shape](scene.path, scene.witness, "", lambda: None)

@@ -16,10 +16,13 @@ from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import (
     ConcurrentUpdateError,
     InvalidThreadIdError,
+    LeaseLostError,
     NoPendingInterruptError,
     UnknownInterruptError,
 )
 from graphkit.types import Command, RunnableConfig
+from graphkit_checkpoint.ownership import forget_token, new_token
+from graphkit_checkpoint.records import Checkpoint, Commit, Tip
 from tests.conftest import EMPTY, Build, Graph, Reopen, Runner, Saver, asks, graph_of, in_a_row, says
 
 OTHER: RunnableConfig = {"configurable": {"thread_id": "other"}}
@@ -354,14 +357,43 @@ def test_a_run_that_loaded_before_pruning_cannot_claim_after(
     graph = long_history(runner, saver, config)
     opening = saver.open("t")
     saver.prune("t", keep_last=1)
-    from graphkit_checkpoint.ownership import forget_token, new_token
-    from graphkit_checkpoint.records import Commit
-
     token = new_token()
     with pytest.raises(ConcurrentUpdateError, match="changed by another"):
         saver.commit(Commit("t", "", token, opening.saved.tip, True, opening.thread))
     forget_token(token)
     assert len(runner.invoke(graph, {"log": ["on"]}, config)["log"]) == 63
+
+
+@pytest.mark.parametrize("work", ["prune", "delete_for_runs", "set_ttl"])
+def test_a_run_that_lost_its_lease_cannot_write_after_upkeep(
+    open_with: Callable[..., Saver], work: str
+) -> None:
+    """What it knows of the history may be gone."""
+    saver = open_with(lease=AT_ONCE)
+    if isinstance(saver, InMemorySaver):
+        return  # its owners are of this process, and known to live
+    tip, token = Tip(), "another host/1/1/1"
+    points = [
+        Checkpoint(
+            f"c{step}",
+            f"c{step - 1}" if step else None,
+            step,
+            "loop",
+            1.0,
+            {"run_id": str(step)},
+            changed={"k": step},
+        )
+        for step in range(3)
+    ]
+    saver.commit(Commit("t", "", token, tip, claims=True, checkpoints=points[:2]))
+    {
+        "prune": lambda: saver.prune("t", keep_last=1),
+        "delete_for_runs": lambda: saver.delete_for_runs(["1"]),
+        "set_ttl": lambda: saver.set_ttl("t", 100),
+    }[work]()
+    with pytest.raises(LeaseLostError):
+        saver.commit(Commit("t", "", token, tip, checkpoints=points[2:]))
+    assert len(list(saver.history("t"))) == (2 if work == "set_ttl" else 1)
 
 
 # Space

@@ -30,7 +30,7 @@ from graphkit_checkpoint.interface import SaverInterface
 from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows, corrupt
 from graphkit_checkpoint.ownership import Holder, is_alive
 from graphkit_checkpoint.reading import Reader
-from graphkit_checkpoint.records import Commit, Opening, Pending, Saved, ThreadState, Usage
+from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending, Saved, ThreadState, Usage
 from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
 if TYPE_CHECKING:
@@ -223,6 +223,22 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         described = {"source": body.source, "step": row.step, **reader.metadata(body)}
         return all(key in described and described[key] == value for key, value in filter.items())
 
+    def find_input(self, thread_id: str) -> Checkpoint | None:
+        """The checkpoint with the input that the head of the root namespace came from, if there is one."""
+        wanted: str | None = None
+        for saved in self.history(thread_id):
+            point = saved.checkpoint
+            if wanted is None:
+                wanted = saved.thread.head
+            if point.id != wanted:
+                continue
+            if point.source == "input":
+                return point
+            wanted = point.parent_id
+            if wanted is None:
+                break
+        return None
+
     def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
         """The pending records of this kind and key at any checkpoint of the root namespace, newest first."""
         with self.reading() as tables:
@@ -277,14 +293,17 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         Without `thread_ids` all threads are pruned and those that a run owns are passed over; a named one that is
         owned raises `ConcurrentUpdateError`. `keep_last` keeps that many of each namespace, `older_than` those
         younger than so many seconds; with both, what either keeps stays. `strategy="keep_latest"` means
-        `keep_last=1` and "delete" removes the threads (names of LangGraph's).
+        `keep_last=1`, which is what named threads get without any rule, and "delete" removes the threads (LangGraph's
+        names).
         """
         if strategy is not None:
             if strategy not in ("keep_latest", "delete") or (keep_last, older_than) != (None, None):
                 raise ValueError(f"strategy must be 'keep_latest' or 'delete', and alone, not {strategy!r}")
             keep_last = 1
         if keep_last is None and older_than is None:
-            raise ValueError("prune() needs keep_last=, older_than= or strategy=")
+            if thread_ids is None:
+                raise ValueError("prune() of all threads needs keep_last=, older_than= or strategy=")
+            keep_last = 1
         if keep_last is not None and (isinstance(keep_last, bool) or keep_last < 1):
             raise ValueError(f"keep_last must be a whole number of at least 1, not {keep_last!r}")
         if older_than is not None and (not isinstance(older_than, (int, float)) or not older_than >= 0):

@@ -1,8 +1,9 @@
 """Objects with a lock and connections, used on both sides of a fork.
 
 A child has none of the parent's threads but all of their locks, held as they were; and SQLite, which
-remembers per process which locks it has on a file, would believe in the child that a transaction of the
-parent's is its own. So a fork waits until no such object is in use, and in the child each begins anew.
+remembers per process which locks it has on a file, would believe in the child that the parent's are its
+own, as long as a connection of the parent's is open there. So a fork waits until no such object is in use, each
+lets go of what must not be on both sides, and in the child each begins anew.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ class ForkAware(Protocol):
 
     lock: threading.Lock
 
+    def let_go(self) -> None:
+        """Before a fork, under the lock: close what can be opened again and must not be on both sides."""
+
     def begin_anew(self) -> None:
         """In a child: let go of inherited connections, without closing them, and of threads."""
 
@@ -35,7 +39,10 @@ def survive_forks(thing: ForkAware) -> None:
 
 
 def _hold_still() -> None:
-    _held[:] = [thing.lock for thing in list(_known) if thing.lock.acquire(timeout=PATIENCE)]
+    for thing in list(_known):
+        if thing.lock.acquire(timeout=PATIENCE):
+            _held.append(thing.lock)
+            thing.let_go()
 
 
 def _go_on() -> None:

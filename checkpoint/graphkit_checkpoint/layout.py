@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
@@ -42,7 +43,7 @@ from graphkit_checkpoint.records import (
 )
 from graphkit_checkpoint.serde import pack, pack_items, unpack
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 PLAIN, LIST, MAP, SEGMENT = 0, 1, 2, 4
 """Kinds of value rows: one value; items of a list; pairs of a dict. `SEGMENT` is added to folded rows."""
 
@@ -57,6 +58,11 @@ SMALL_GIVEN: Final = 256
 MAX_VALUE_BYTES: Final = 64 * 1024 * 1024
 
 _KINDS: Final[dict[type, int]] = {list: LIST, dict: MAP}
+_SURE_KEYS: Final = frozenset({str, int, bool, bytes, NoneType})
+_BODY_TYPES: Final[tuple[Any, ...]] = (
+    int, (int, float), str, (bytes, NoneType), dict, (bytes, NoneType), dict, list, (list, NoneType), (dict, NoneType),
+)  # fmt: skip
+_GIVEN_TYPES: Final = ((str, bytes), (str, str, str, int, int))
 
 _plain = Packer(buf_size=4096)
 """Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
@@ -252,6 +258,8 @@ class Layout:
             raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
         if opened.format != FORMAT:
             raise corrupt(thread_id, row.id, f"it has format {opened.format}, this version reads {FORMAT}")
+        if not _is_whole(opened):
+            raise corrupt(thread_id, row.id, "its checkpoint row has another shape")
         return opened
 
     def cover_value(
@@ -420,14 +428,9 @@ class _Writing:
     def _row(self, draft: _Draft, following: _Draft | None) -> CheckpointRow:
         checkpoint = draft.checkpoint
         try:
-            metadata = pack(dict(checkpoint.metadata)) if checkpoint.metadata else None
+            metadata = self.layout.limited(pack(dict(checkpoint.metadata))) if checkpoint.metadata else None
             work = self.layout.limited(pack(dict(checkpoint.work))) if checkpoint.work else None
-            given = None
-            if checkpoint.given is not None:
-                applied = following if following and following.checkpoint.parent_id == checkpoint.id else None
-                given = [
-                    self._given(checkpoint.id, channel, value, applied) for channel, value in checkpoint.given
-                ]
+            given = None if checkpoint.given is None else self._given(checkpoint, checkpoint.given, following)
         except UnstorableError as error:
             error.record = ("input or metadata", "")
             raise
@@ -446,7 +449,18 @@ class _Writing:
         key = (checkpoint.id, checkpoint.parent_id, draft.base_id, checkpoint.step)
         return self.layout.cover_checkpoint(self.rows.thread_id, self.rows.namespace, key, body)
 
-    def _given(self, at: str, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
+    def _given(
+        self, checkpoint: Checkpoint, writes: Sequence[tuple[str, Any]], following: _Draft | None
+    ) -> list[Any]:
+        applied = following if following and following.checkpoint.parent_id == checkpoint.id else None
+        if len({channel for channel, _ in writes}) < len(writes):
+            applied = None  # what became of several writes says nothing of each
+        return [
+            self._given_write(f"{index}:{channel}", checkpoint.id, channel, value, applied)
+            for index, (channel, value) in enumerate(writes)
+        ]
+
+    def _given_write(self, name: str, at: str, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
         """A write from outside: by itself, or where the next checkpoint has what became of it."""
         if applied is not None and channel in applied.spans:
             span, checkpoint = applied.spans[channel], applied.checkpoint
@@ -460,7 +474,7 @@ class _Writing:
         body = self.layout.limited(pack(value))
         if len(body) <= SMALL_GIVEN:
             return [channel, body]
-        source = f"{GIVEN}{channel}"
+        source = f"{GIVEN}{name}"
         self._put(source, at, 0, 0, PLAIN, None, body)
         return [channel, source, at, 0, SCALAR]
 
@@ -496,9 +510,14 @@ def _extension(
     body = pack_items(tail)
     length = version.length + len(tail)
     outweighs = growth.size + len(body) > 2 * growth.first_size and length > 2 * len(value)
-    if outweighs:
+    if outweighs or not all(map(_is_found_again, tail)):
         return _Extension(pack_items(value), 0, len(value), complete=True)
     return _Extension(body, version.length, len(tail))
+
+
+def _is_found_again(key: Any) -> bool:
+    """Whether a key that is set again replaces itself when it is read. NaN is equal to nothing."""
+    return type(key) in _SURE_KEYS or unpack(pack(key)) == key
 
 
 def _extension_by_bytes(value: Any, version: Version, growth: Growth) -> _Extension:
@@ -535,6 +554,20 @@ def _begins_with(body: bytes, digest: Digest) -> bool:
 def _items_in(value: Any) -> int:
     """How many items a write adds to a list or dict."""
     return len(value) if type(value) in _KINDS else 1
+
+
+def _is_whole(body: CheckpointBody) -> bool:
+    """Whether its parts have the types that readers rely on; checksums can be made by anybody."""
+    return (
+        all(map(isinstance, body, _BODY_TYPES))
+        and all(isinstance(entry, (int, NoneType)) for entry in body.changed.values())
+        and all(_types_of(entry) in _GIVEN_TYPES for entry in body.given or ())
+        and all(_types_of(version) == (str, int) for version in (body.versions or {}).values())
+    )
+
+
+def _types_of(entry: Any) -> tuple[type, ...]:
+    return tuple(map(type, entry)) if type(entry) is list else ()
 
 
 def _update(old: dict[str, Any], new: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Unpack
 
 from graphkit_checkpoint.base import BaseCheckpointSaver, SaverOptions, conflict, current, lost
+from graphkit_checkpoint.errors import StorageUnavailableError
 from graphkit_checkpoint.layout import CheckpointRow, Fold, PendingRow, Rows, ValueRow
 from graphkit_checkpoint.ownership import Holder
 from graphkit_checkpoint.records import ThreadState
@@ -50,17 +51,26 @@ class InMemorySaver(BaseCheckpointSaver):
         super().__init__(**options)
         self._tables = _Tables(self, clock)
         self._lock = threading.RLock()
+        self._closed = False
+
+    def close(self) -> None:
+        super().close()
+        self._closed = True
 
     @contextmanager
-    def reading(self) -> Iterator[WriteTables]:
+    def reading(self) -> Iterator[_Tables]:
         with self._lock:
+            if self._closed:
+                raise StorageUnavailableError(
+                    "this InMemorySaver is closed; its threads can be reached no more"
+                )
             yield self._tables
 
     writing = reading  # nothing here can fail halfway: what may raise comes before the first change
 
     def write(self, rows: Rows) -> None:
-        with self._lock:
-            self._tables.apply(rows)
+        with self.writing() as tables:
+            tables.apply(rows)
 
     def renew(self, thread_id: str, token: str) -> None:
         """Nothing to do: only this process knows of the claim, and it knows whether the run lives."""
@@ -138,7 +148,7 @@ class _Tables(WriteTables):
         row = stored.get(last)
         while row is not None and row.id >= first:
             found.append(row)
-            row = stored.get(row.parent_id or "")
+            row = stored.get(row.parent_id or "") if row.id != first else None
         return found
 
     def recent(
@@ -213,7 +223,7 @@ class _Tables(WriteTables):
     def move_head(self, thread_id: str, namespace: str, head: str | None) -> None:
         thread = self.threads[thread_id]
         thread.namespaces[namespace].head = head
-        thread.epoch += 1
+        thread.epoch, thread.holder = thread.epoch + 1, None
 
     def put_checkpoints(self, thread_id: str, namespace: str, rows: Sequence[CheckpointRow]) -> None:
         self._kept(thread_id, namespace).checkpoints.update((row.id, row) for row in rows)

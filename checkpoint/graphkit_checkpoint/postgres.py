@@ -14,7 +14,6 @@ from graphkit_checkpoint.base import SaverOptions, positive
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
-from graphkit_checkpoint.records import Saved, ThreadState
 from graphkit_checkpoint.sql import (
     SqlSaver,
     SqlTables,
@@ -53,7 +52,7 @@ class PostgresSaver(SqlSaver):
     ) -> None:
         positive(timeout, "timeout")
         self._closes_engine = not isinstance(location, Engine)
-        engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size, ping=False)
+        engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size)
         self._closed = False
         # Positional parameters, whatever style the engine was made with.
         dialect: Any = postgresql.psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -85,15 +84,6 @@ class PostgresSaver(SqlSaver):
         self._closed = True
         if self._closes_engine:
             self.engine.dispose()
-
-    def find(
-        self, thread_id: str, namespace: str = "", checkpoint_id: str | None = None
-    ) -> tuple[ThreadState | None, Saved | None]:
-        try:
-            return super().find(thread_id, namespace, checkpoint_id)
-        except StorageUnavailableError:
-            # The pool may have held connections to a server that was restarted since; now it holds none.
-            return super().find(thread_id, namespace, checkpoint_id)
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
         """A commit of the usual kind is one statement, and alone it needs no transaction around it."""

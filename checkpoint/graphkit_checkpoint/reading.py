@@ -5,7 +5,7 @@ So checkpoints read together share the items of their lists, as successive state
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -151,9 +151,15 @@ class Reader:
         if tip is not None and log.length == version.length:
             tip.growth[channel] = log.growth
         if log.growth.kind == MAP:
-            flat = islice(log.items, 2 * version.length)
-            return dict(zip(flat, flat, strict=True))
+            return self._pairs(islice(log.items, 2 * version.length), channel, checkpoint_id)
         return log.items[: version.length]
+
+    def _pairs(self, flat: Iterator[Any], channel: str, checkpoint_id: str) -> dict[Any, Any]:
+        try:
+            return dict(zip(flat, flat, strict=True))
+        except TypeError:  # unhashable
+            problem = f"channel {channel!r} has a key that cannot be one"
+            raise corrupt(self.thread_id, checkpoint_id, problem) from None
 
     def _scalar(self, channel: str, log: str, checkpoint_id: str) -> Any:
         key = (channel, log)
@@ -177,8 +183,9 @@ class Reader:
         beyond = bool(rows) and rows[-1].start == version.length > 0
         if beyond:
             rows.pop()
-        self._check_rows(channel, version, rows, checkpoint_id)
+        # First the checksums: what is damaged need not even be numbers.
         opened = [self.layout.open_items(self.thread_id, self.namespace, checkpoint_id, row) for row in rows]
+        self._check_rows(channel, version, rows, checkpoint_id)
         bodies = [body for body, _ in opened]
         size = sum(map(len, bodies))
         end = rows[-1].start + rows[-1].length
@@ -240,7 +247,7 @@ class Reader:
         found = self._log(source, Version(log, start + count), checkpoint_id)
         if found.growth.kind == MAP:
             flat = islice(found.items, 2 * start, 2 * (start + count))
-            return channel, dict(zip(flat, flat, strict=True))
+            return channel, self._pairs(flat, source, checkpoint_id)
         return channel, found.items[start : start + count]
 
 

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 from graphkit_checkpoint.ownership import Holder
 
+OUTPUT, QUESTION, ANSWER, ERROR, AMEND = "output", "question", "answer", "error", "amend"
+"""Kinds of pending records: what a task wrote, what it asked, what it was answered, how it failed, and what came
+from outside (`Command(update, goto)`)."""
+
 SCALAR = -1
 """The length of a version that is one value and no sequence of items."""
 

@@ -29,7 +29,9 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    inspect,
     literal_column,
+    null,
     select,
     update,
 )
@@ -44,6 +46,7 @@ from graphkit_checkpoint.errors import (
     ConcurrentUpdateError,
     StorageBusyError,
     StorageCorruptError,
+    StorageError,
     StorageUnavailableError,
 )
 from graphkit_checkpoint.forks import survive_forks
@@ -52,7 +55,7 @@ from graphkit_checkpoint.ownership import Holder, leases
 from graphkit_checkpoint.records import ThreadState
 from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 PREFIX: Final = "graphkit_"
 MOST_AT_ONCE: Final = 256
 """How many commits of different runs are written in one transaction at most."""
@@ -82,7 +85,9 @@ Name: Final = Text().with_variant(Text(collation="C"), "postgresql")
 
 metadata = MetaData()
 
-schema_table = Table(f"{PREFIX}schema", metadata, Column("version", Integer, primary_key=True))
+schema_table = Table(
+    f"{PREFIX}schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
+)
 
 thread_table = Table(
     f"{PREFIX}thread",
@@ -174,7 +179,7 @@ class Statements:
         )
         self.move_head = text(
             update(thread_table)
-            .values(head=bindparam("new_head"), epoch=thread.epoch + literal_column("1"))
+            .values(head=bindparam("new_head"), epoch=thread.epoch + literal_column("1"), owner=null())
             .where(*this)
         )
         state = select(
@@ -303,6 +308,9 @@ class SqlSaver(BaseCheckpointSaver):
         with self.transaction("write") as connection:
             yield SqlTables(self, connection, locks=True)
 
+    def let_go(self) -> None:
+        """Before a fork. A connection to a server need not be closed for it."""
+
     def begin_anew(self) -> None:
         """In a forked child: the parent's connections stay as they are, neither used nor closed here."""
         self._inherited = self.engine.pool
@@ -327,13 +335,23 @@ class SqlSaver(BaseCheckpointSaver):
         with self._turn:
             if not job.done:
                 self._write_waiting()
-        if job.error is not None:
-            raise job.error
         rows = job.rows
+        if job.error is not None and not self._arrived(rows, job.error):
+            raise job.error
         if rows.release:
             leases.release(rows.token)
         else:
             leases.hold(rows.token, self.lease, partial(self.renew, rows.thread_id, rows.token))
+
+    def _arrived(self, rows: Rows, error: Exception) -> bool:
+        """Whether a commit was made whose confirmation was lost; its head is of this run and of no other."""
+        if rows.head is None or not isinstance(error, StorageUnavailableError):
+            return False
+        try:
+            with self.reading() as tables:
+                return tables.checkpoint(rows.thread_id, rows.namespace, rows.head) is not None
+        except StorageError:
+            return False
 
     def _write_waiting(self) -> None:
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
@@ -371,16 +389,35 @@ class SqlSaver(BaseCheckpointSaver):
     # Tables
 
     def create_tables(self, connection: Connection) -> None:
-        """Make the tables, or check that this version knows the ones there are."""
+        """Make the tables, or migrate those of an older version. Raises `StorageCorruptError` for a version that
+        this graphkit does not know, and what a migration raises; nothing is changed then."""
+        version = recorded_version(connection)
+        if version not in (None, SCHEMA_VERSION):
+            self._migrate(connection, version)
         metadata.create_all(connection)
-        version = connection.execute(select(schema_table.c.version)).scalar()
         if version is None:
             connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
-        elif version != SCHEMA_VERSION:
-            raise StorageCorruptError(
-                f"the tables of {self.engine.url!r} have schema version {version}, this graphkit knows "
-                f"{SCHEMA_VERSION}; use the newer graphkit that wrote them"
-            )
+
+    def _migrate(self, connection: Connection, version: int) -> None:
+        from graphkit_checkpoint.migrations import MIGRATIONS  # it needs the tables of this module
+
+        while version != SCHEMA_VERSION:
+            if version not in MIGRATIONS:
+                raise StorageCorruptError(
+                    f"the tables of {self.engine.url!r} have schema version {version}, this graphkit knows "
+                    f"{SCHEMA_VERSION} and no way from one to the other; use the graphkit that wrote them"
+                )
+            MIGRATIONS[version](connection, self.layout)
+            version += 1
+            connection.execute(update(schema_table).values(version=version))
+
+
+def recorded_version(connection: Connection) -> int | None:
+    """The schema version of the tables; None if there are none."""
+    if not inspect(connection).has_table(schema_table.name):
+        return None
+    version: int | None = connection.execute(select(schema_table.c.version)).scalar()
+    return version
 
 
 class SqlTables(WriteTables):

@@ -22,7 +22,7 @@ from graphkit_checkpoint.engines.sqlite import (
 )
 from graphkit_checkpoint.engines.sqlite_errors import failure
 from graphkit_checkpoint.errors import StorageCorruptError, StorageUnavailableError
-from graphkit_checkpoint.sql import PREFIX, SqlSaver
+from graphkit_checkpoint.sql import PREFIX, SCHEMA_VERSION, SqlSaver, recorded_version
 
 Synchronous = Literal["FULL", "NORMAL"]
 HEADER = b"SQLite format 3\0"
@@ -89,11 +89,22 @@ class SqliteSaver(SqlSaver):
         driver.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
         return connection
 
+    @property
+    def _reopens(self) -> bool:
+        """Whether another connection would find the same database; one in memory is there on both sides of a fork."""
+        return not self._given and self.engine.url.database not in (None, "", ":memory:")
+
+    def let_go(self) -> None:
+        if self._reopens and self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+            if not self._shared:
+                self.engine.dispose()
+
     def begin_anew(self) -> None:
-        if self._given or self.engine.url.database in (None, "", ":memory:"):
-            return  # memory is there on both sides; another connection would be empty
-        self._abandoned, self._connection = self._connection, None
-        super().begin_anew()
+        if self._reopens:
+            self._abandoned, self._connection = self._connection, None
+            super().begin_anew()
 
     def close(self) -> None:
         super().close()
@@ -108,6 +119,7 @@ class SqliteSaver(SqlSaver):
     def setup(self) -> None:
         with self.transaction("read") as connection:
             names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
+            ready = recorded_version(connection) == SCHEMA_VERSION
         ours = any(name.startswith(PREFIX) for name in names)
         if names and not ours and not self._has_others:
             raise StorageCorruptError(
@@ -115,7 +127,7 @@ class SqliteSaver(SqlSaver):
                 f"file of its own, or pass an open connection to share a database on purpose"
             )
         self._use_wal()
-        with self.transaction("read" if ours else "write") as connection:
+        with self.transaction("read" if ready else "write") as connection:
             self.create_tables(connection)
 
     def _use_wal(self) -> None:

@@ -83,7 +83,8 @@ class WriteTables(ReadTables):
 
     @abstractmethod
     def move_head(self, thread_id: str, namespace: str, head: str | None) -> None:
-        """Another head, and the epoch counted up."""
+        """Another head, and the epoch counted up. Whoever owned the thread, with a lease that has run out, does not
+        any more: what it knows of the history may be gone."""
 
     @abstractmethod
     def put_checkpoints(self, thread_id: str, namespace: str, rows: Sequence[CheckpointRow]) -> None:

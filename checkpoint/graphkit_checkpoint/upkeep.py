@@ -8,49 +8,61 @@ rows of values go that no checkpoint sees any more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from graphkit_checkpoint.layout import CheckpointRow, Layout
+from graphkit_checkpoint.layout import CheckpointRow, Layout, PendingRow, ValueRow
 from graphkit_checkpoint.reading import Reader, spans
 from graphkit_checkpoint.records import SCALAR, Version
-from graphkit_checkpoint.tables import ReadTables, WriteTables
+from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
 Used = dict[tuple[str, str], int]
 """How much of each log (channel, log) is seen: a number of items, `SCALAR` for a value."""
 
 
+class _Part(NamedTuple):
+    """A namespace of a thread, as it is written for another one."""
+
+    namespace: str
+    thread: ThreadRow
+    checkpoints: list[CheckpointRow]
+    values: list[ValueRow]
+    pending: list[PendingRow]
+
+
 def copy(tables: WriteTables, layout: Layout, source: str, target: str) -> None:
-    """Write every row of a thread again under another id."""
-    for namespace in tables.namespaces(source):
-        row = tables.thread(source, namespace)
-        assert row is not None
-        checkpoints = tables.recent(source, namespace, None, None)
-        tables.put_thread(target, namespace, row.state.head, row.state.epoch, row.ttl)
-        tables.put_checkpoints(
-            target,
-            namespace,
-            [
-                layout.cover_checkpoint(
-                    target, namespace, found[:4], layout.open_checkpoint(source, namespace, found)
-                )
-                for found in checkpoints
-            ],
-        )
-        for channel, log in dict.fromkeys((key[0], key[1]) for key in tables.value_keys(source, namespace)):
-            values = [
-                layout.cover_value(
-                    target, namespace, value[:6], layout.open_value(source, namespace, log, value)
-                )
-                for value in tables.values(source, namespace, channel, log, None)
-            ]
-            tables.put_values(target, namespace, values)
-        for found in checkpoints:
-            pending = [
-                layout.cover_pending(
-                    target, namespace, record[:4], layout.uncover_pending(source, namespace, record)
-                )
-                for record in tables.pending(source, namespace, found.id)
-            ]
-            tables.put_pending(target, namespace, pending)
+    """Write every row of a thread again under another id. What is damaged is found before the first is written."""
+    parts = [_copied(tables, layout, source, target, namespace) for namespace in tables.namespaces(source)]
+    for part in parts:
+        place, row = (target, part.namespace), part.thread
+        tables.put_thread(*place, row.state.head, row.state.epoch, row.ttl)
+        tables.put_checkpoints(*place, part.checkpoints)
+        tables.put_values(*place, part.values)
+        tables.put_pending(*place, part.pending)
+
+
+def _copied(tables: ReadTables, layout: Layout, source: str, target: str, namespace: str) -> _Part:
+    row = tables.thread(source, namespace)
+    assert row is not None
+    old, new = (source, namespace), (target, namespace)
+    checkpoints = tables.recent(*old, None, None)
+    return _Part(
+        namespace,
+        row,
+        [
+            layout.cover_checkpoint(*new, found[:4], layout.open_checkpoint(*old, found))
+            for found in checkpoints
+        ],
+        [
+            layout.cover_value(*new, value[:6], layout.open_value(*old, log, value))
+            for channel, log in dict.fromkeys((key[0], key[1]) for key in tables.value_keys(*old))
+            for value in tables.values(*old, channel, log, None)
+        ],
+        [
+            layout.cover_pending(*new, record[:4], layout.uncover_pending(*old, record))
+            for found in checkpoints
+            for record in tables.pending(*old, found.id)
+        ],
+    )
 
 
 def prune(
@@ -81,9 +93,14 @@ def made_by(
         found[namespace] = {
             row.id
             for row in tables.recent(thread_id, namespace, None, None)
-            if str(reader.metadata(reader.body(row)).get("run_id")) in run_ids
+            if _has_run(reader.metadata(reader.body(row)), run_ids)
         }
     return found
+
+
+def _has_run(metadata: Mapping[str, object], run_ids: frozenset[str]) -> bool:
+    run_id = metadata.get("run_id")
+    return run_id is not None and str(run_id) in run_ids
 
 
 def remove(tables: WriteTables, layout: Layout, thread_id: str, doomed: Mapping[str, set[str]]) -> int:
@@ -91,10 +108,18 @@ def remove(tables: WriteTables, layout: Layout, thread_id: str, doomed: Mapping[
     for namespace, ids in doomed.items():
         if ids:
             _Removal(tables, layout, thread_id, namespace, ids).remove()
+    count = sum(map(len, doomed.values()))
     root = tables.thread(thread_id)
-    if root is not None and root.state.head is None:
+    if root is None or not count:
+        return count
+    namespaces = tables.namespaces(thread_id)
+    # Without a head at the root there may still be namespaces that were put from outside.
+    lost_head = root.state.head is None and bool(doomed.get(""))
+    if lost_head or not any(tables.recent(thread_id, namespace, None, 1) for namespace in namespaces):
         tables.drop_thread(thread_id)
-    return sum(map(len, doomed.values()))
+    else:
+        tables.move_head(thread_id, "", root.state.head)  # its epoch is the one that claims compare
+    return count
 
 
 class _Removal:
@@ -122,8 +147,9 @@ class _Removal:
                 tables.drop_checkpoints(*place, self.doomed)
                 tables.move_head(*place, None)
             return
-        tables.drop_values(*place, self._unused(kept))
-        tables.put_checkpoints(*place, [row for old in kept for row in self._rewritten(old)])
+        unused, rewritten = self._unused(kept), [row for old in kept for row in self._rewritten(old)]
+        tables.drop_values(*place, unused)
+        tables.put_checkpoints(*place, rewritten)
         tables.drop_checkpoints(*place, self.doomed)
         head = thread.state.head if thread else None
         tables.move_head(*place, self._survivor(head) or kept[-1].id)

@@ -32,3 +32,6 @@ PARENT: Final = "__parent__"
 
 RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT, "__graph__"})
 """Names that no node and no channel may have."""
+
+LONGEST_NAME: Final = 255
+"""Characters of the longest name that a node or a state key may have."""

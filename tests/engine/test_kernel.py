@@ -49,7 +49,7 @@ def by_hand(saver: InMemorySaver, given: Any) -> Iterator[tuple[Any, Any]]:
         while True:
             effect = kernel.send(reply)
             reply = None
-            if effect is effects.NOW:
+            if effect in (effects.NOW, effects.TIMER):
                 reply = 1_000_000.0
             elif isinstance(effect, effects.Open):
                 reply = saver.open(effect.thread_id, claims=False)

@@ -12,6 +12,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Annotated, Any, TypedDict
 
 from graphkit import START, StateGraph, interrupt
+from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.types import RunnableConfig
 
@@ -30,6 +31,11 @@ def note(witness: str, line: str) -> None:
         os.write(descriptor, f"{line}\n".encode())
     finally:
         os.close(descriptor)
+
+
+def open_saver(location: str) -> Any:
+    """On an SQLite file or, by its URL, a PostgreSQL database."""
+    return PostgresSaver(location) if location.startswith("postgresql") else SqliteSaver(location)
 
 
 def thread(name: str) -> RunnableConfig:
@@ -63,7 +69,7 @@ class Party:
         self.witness = witness
         self.overlap = overlap
         self.met = False
-        self.saver = SqliteSaver(path)
+        self.saver = open_saver(path)
         self.graph = StateGraph(State).add_node("work", self.work).add_edge(START, "work").compile(self.saver)
 
     def work(self, state: State, config: RunnableConfig) -> State:
@@ -106,7 +112,7 @@ def take_part(
 Gate = Callable[[], None]
 
 
-def line_of_three(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, SqliteSaver]:
+def line_of_three(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, Any]:
     """a, b, c in a row; the node `gate_at` goes through the gate before it returns."""
 
     def node(name: str) -> Callable[[State], State]:
@@ -118,16 +124,16 @@ def line_of_three(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[An
 
         return work
 
-    saver = SqliteSaver(path)
+    saver = open_saver(path)
     builder: StateGraph[Any] = (
         StateGraph(State).add_sequence([(name, node(name)) for name in "abc"]).add_edge(START, "a")
     )
     return builder.compile(saver), saver
 
 
-def two_beside(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, SqliteSaver]:
+def two_beside(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, Any]:
     """`quick` and `slow` side by side; `slow` goes through the gate when `quick` has been recorded."""
-    saver = SqliteSaver(path)
+    saver = open_saver(path)
 
     def quick(state: State) -> State:
         note(witness, "quick")
@@ -136,24 +142,24 @@ def two_beside(path: str, witness: str, gate_at: str, gate: Gate) -> tuple[Any, 
     def slow(state: State) -> State:
         note(witness, "slow")
         if gate_at:
-            with SqliteSaver(path) as reader:
+            with open_saver(path) as reader:
                 while not recorded(reader):
                     pass
             gate()
         return {"log": ["slow"]}
 
-    def recorded(reader: SqliteSaver) -> bool:
+    def recorded(reader: Any) -> bool:
         tasks = graph_on(reader).get_state(thread("t")).tasks
         return any(task.name == "quick" and task.result for task in tasks)
 
-    def graph_on(saver: SqliteSaver) -> Any:
+    def graph_on(saver: Any) -> Any:
         builder: StateGraph[Any] = StateGraph(State).add_node("quick", quick).add_node("slow", slow)
         return builder.add_edge(START, "quick").add_edge(START, "slow").compile(saver)
 
     return graph_on(saver), saver
 
 
-GRAPHS: dict[str, Callable[[str, str, str, Gate], tuple[Any, SqliteSaver]]] = {
+GRAPHS: dict[str, Callable[[str, str, str, Gate], tuple[Any, Any]]] = {
     "line": line_of_three,
     "beside": two_beside,
 }

@@ -114,8 +114,13 @@ class SqliteCache(BaseCache):
             except SQLITE_ERRORS as error:
                 raise failure(error, f"SQLite file {self._path!r}") from error
 
+    def let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
     def begin_anew(self) -> None:
-        """In a forked child: the parent's connection stays as it is, neither used nor closed here."""
+        """In a forked child: a connection that the parent could not close is neither used nor closed here."""
         self._inherited, self._connection = self._connection, None
 
     def _open(self) -> sqlite3.Connection:

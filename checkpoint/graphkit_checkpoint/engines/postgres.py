@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ from graphkit_checkpoint.errors import (
 )
 
 DRIVER: Final = "postgresql+psycopg"
+IDLE: Final = 0.1
+"""Seconds after which a connection of the pool is tried before it is used again."""
+LAST_USE: Final = "graphkit_last_use"
 SETUP_LOCK: Final = 0x67726170686B6974
 """The advisory lock ("graphkit" in ASCII) under which tables are made: PostgreSQL cannot do that twice at once."""
 
@@ -37,14 +41,12 @@ _UNAVAILABLE: Final = (
 _CORRUPT: Final = ("XX001", "XX002", "42P01", "42703")  # data, index, no such table, no such column
 
 
-def engine_of(
-    location: str | URL | Engine, timeout: float, owner: str, *, pool_size: int = 5, ping: bool = True
-) -> Engine:
+def engine_of(location: str | URL | Engine, timeout: float, owner: str, *, pool_size: int = 5) -> Engine:
     """The engine for what a user gives; an engine is returned as it is.
 
-    `timeout` is the seconds to wait for a lock, for a connection of the pool and for the server to answer. With
-    `ping` a connection that the server has closed meanwhile is found before it is used, at the cost of one
-    exchange. Raises `TypeError` and `ValueError` naming `owner`, `ImportError` without psycopg.
+    `timeout` is the seconds to wait for a lock, for a connection of the pool and for the server to answer. A
+    connection that was not used for a while is tried before it is. Raises `TypeError` and `ValueError` naming
+    `owner`, `ImportError` without psycopg.
     """
     if isinstance(location, Engine):
         if location.dialect.name != "postgresql":
@@ -67,7 +69,6 @@ def engine_of(
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=timeout,
-            pool_pre_ping=ping,
             connect_args=options,
         )
     except ImportError as error:
@@ -75,7 +76,26 @@ def engine_of(
             f'{owner} needs psycopg ({error}): pip install "graphkit-engine[postgres]"'
         ) from error
     event.listen(engine.pool, "connect", _lock_timeout(timeout))
+    event.listen(engine.pool, "checkin", _note_use)
+    event.listen(engine.pool, "checkout", _try_if_idle)
     return engine
+
+
+def _note_use(connection: Any, record: Any) -> None:
+    record.info[LAST_USE] = time.monotonic()
+
+
+def _try_if_idle(connection: Any, record: Any, proxy: Any) -> None:
+    """The server may have been restarted since; asking on every use would cost an exchange each."""
+    last_use = record.info.get(LAST_USE)
+    if last_use is None or time.monotonic() - last_use < IDLE:
+        return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        connection.rollback()
+    except Exception as error:
+        raise sql_errors.DisconnectionError(str(error)) from error  # the pool takes another one
 
 
 def _lock_timeout(seconds: float) -> Callable[[Any, Any], None]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from graphkit_checkpoint.errors import StorageUnavailableError
 from graphkit_checkpoint.store.base import TTLConfig
 from graphkit_checkpoint.store.rows import Mode, Place, Row, Rows, RowStore, is_live, newest_first
 
@@ -28,10 +29,19 @@ class InMemoryStore(RowStore):
     ) -> None:
         super().__init__(index=index, ttl=ttl, clock=clock)
         self._table = MemoryRows()
+        self._closed = False
+
+    def close(self) -> None:
+        super().close()
+        self._closed = True
 
     @contextmanager
     def _rows(self, mode: Mode) -> Iterator[Rows]:
         with self.lock:
+            if self._closed:
+                raise StorageUnavailableError(
+                    "this InMemoryStore is closed; its items can be reached no more"
+                )
             yield self._table
 
 

@@ -326,6 +326,9 @@ class RowStore(BaseStore):
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="graphkit-store")
             return self._worker
 
+    def let_go(self) -> None:
+        """Before a fork: close what must not be open on both sides."""
+
     def begin_anew(self) -> None:
         """In a forked child: threads are gone."""
         self._worker_lock = threading.Lock()

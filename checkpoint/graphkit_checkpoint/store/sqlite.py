@@ -111,11 +111,20 @@ class SqliteStore(SqlStore):
         with self.lock, self.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
+    @property
+    def _reopens(self) -> bool:
+        """Whether another connection would find the same items; those in memory are there on both sides of a fork."""
+        return self._given is None and self.engine.url.database not in (None, "", ":memory:")
+
+    def let_go(self) -> None:
+        if self._reopens and self._own:
+            self.engine.dispose()
+
     def begin_anew(self) -> None:
-        if self._given is None and self.engine.url.database not in (None, "", ":memory:"):
+        if self._reopens:
             super().begin_anew()
         else:
-            RowStore.begin_anew(self)  # memory is there on both sides; another connection would be empty
+            RowStore.begin_anew(self)
 
     def _failure(self, error: BaseException) -> StorageError:
         return failure(error, self._name)

@@ -106,6 +106,8 @@ class AsyncDriver:
     async def _obey(self, effect: effects.Effect) -> Any:
         if effect is effects.NOW:
             return time.time()
+        if effect is effects.TIMER:
+            return time.monotonic()
         kind = type(effect)
         if kind is effects.Save:
             return await self._save(effect)  # type: ignore[arg-type]
@@ -156,7 +158,7 @@ class AsyncDriver:
             return attempt, await aexecute(attempt)
         while True:
             try:
-                async with asyncio.timeout(None if until is None else max(0.0, until - time.time())):
+                async with asyncio.timeout(None if until is None else max(0.0, until - time.monotonic())):
                     attempt_or_none, arrived = await self.arrivals.get()
             except TimeoutError:
                 return None

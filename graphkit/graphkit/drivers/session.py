@@ -11,6 +11,7 @@ from graphkit.engine.attempt import Attempt, Failed, Outcome
 from graphkit.engine.effects import Effect
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
+from graphkit_checkpoint.records import ANSWER
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -44,8 +45,10 @@ class Session:
         if isinstance(effect, effects.Open):
             place = (effect.thread_id, effect.namespace, effect.checkpoint_id)
             return self.saver.open(*place, claims=effect.claims)
+        if isinstance(effect, effects.FindInput):
+            return self.saver.find_input(effect.thread_id)
         if isinstance(effect, effects.FindAnswers):
-            return self.saver.find_pending(effect.thread_id, "answer", effect.question_id)
+            return self.saver.find_pending(effect.thread_id, ANSWER, effect.question_id)
         raise TypeError(f"no driver knows the effect {effect!r}")
 
     def _use_cache(self, effect: effects.CacheGet | effects.CachePut) -> Any:

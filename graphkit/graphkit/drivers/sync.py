@@ -80,6 +80,8 @@ class SyncDriver:
     def _obey(self, effect: effects.Effect) -> Any:
         if effect is effects.NOW:
             return time.time()
+        if effect is effects.TIMER:
+            return time.monotonic()
         kind = type(effect)
         if kind is effects.Start:
             return self._start(effect.attempts)  # type: ignore[union-attr]
@@ -115,7 +117,7 @@ class SyncDriver:
     def _next(self, until: float | None) -> Generator[Any, None, Reply | None]:
         while True:
             try:
-                left = None if until is None else max(0.0, until - time.time())
+                left = None if until is None else max(0.0, until - time.monotonic())
                 attempt_or_none, arrived = self.arrivals.get(timeout=left)
             except queue.Empty:
                 return None

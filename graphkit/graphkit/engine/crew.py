@@ -148,7 +148,7 @@ class Crew:
         task.attempts += 1
         self.live[attempt] = task
         if attempt.node.timeout is not None:
-            now: float = yield effects.NOW
+            now: float = yield effects.TIMER
             self._at(now + attempt.node.timeout, attempt, True)
         if "tasks" in self.request.listen:
             event = TaskStarted(
@@ -237,7 +237,7 @@ class Crew:
             wait *= 1 + int(task.id[:4], 16) / 0x20000
         # A new input: the failed attempt may have changed the dict that it was given.
         following = attempt.again(number=attempt.number + 1, arg=self._input(task, attempt.node))
-        now: float = yield effects.NOW
+        now: float = yield effects.TIMER
         self.retrying[following] = task
         self._at(now + wait, following, False)
 
@@ -254,7 +254,7 @@ class Crew:
 
     def _clock(self) -> Effects:
         """Time has come for a retry, a timeout or a batch."""
-        now: float = yield effects.NOW
+        now: float = yield effects.TIMER
         if self.batch_due is not None and now >= self.batch_due:
             yield from self._record_batch(True)
         while self.timers and self.timers[0][0] <= now:
@@ -285,7 +285,7 @@ class Crew:
             yield from self.run.flush()
             return
         if not due:
-            now: float = yield effects.NOW
+            now: float = yield effects.TIMER
             if self.batch_due is None:
                 self.batch_due = now + BATCH_DELAY
             if now < self.batch_due:

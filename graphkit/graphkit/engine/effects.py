@@ -1,7 +1,7 @@
 """What the kernel asks a driver to do.
 
-*Tell* effects get no reply: `Start`, `Emit`. *Ask* effects do: `Open`, `FindAnswers`, `Save`, `Next`,
-`Cancel`, `NOW`, `CacheGet`, `CachePut`.
+*Tell* effects get no reply: `Start`, `Emit`. *Ask* effects do: `Open`, `FindInput`, `FindAnswers`, `Save`,
+`Next`, `Cancel`, `NOW`, `TIMER`, `CacheGet`, `CachePut`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ class Open:
     namespace: str
     checkpoint_id: str | None
     claims: bool = True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FindInput:
+    """The checkpoint of the input that the head came from. Reply: `Checkpoint`, or None."""
+
+    thread_id: str
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -51,7 +58,7 @@ class Start:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Next:
-    """Wait for an outcome. Reply: (attempt, outcome), or None once the clock has passed `until`."""
+    """Wait for an outcome. Reply: (attempt, outcome), or None once the timer has passed `until`."""
 
     until: float | None = None
 
@@ -96,11 +103,20 @@ class CachePut:
 
 
 class _Now:
-    """Reply: unix time in seconds."""
+    """Reply: unix time in seconds, for what is stored and shown."""
+
+    __slots__ = ()
+
+
+class _Timer:
+    """Reply: seconds on a clock that nobody sets, for deadlines and pauses."""
 
     __slots__ = ()
 
 
 NOW: Final = _Now()
+TIMER: Final = _Timer()
 
-Effect = Open | FindAnswers | Save | Start | Next | Cancel | Emit | CacheGet | CachePut | _Now
+Effect = (
+    Open | FindInput | FindAnswers | Save | Start | Next | Cancel | Emit | CacheGet | CachePut | _Now | _Timer
+)

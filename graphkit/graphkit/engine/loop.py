@@ -24,16 +24,7 @@ from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, ne
 from graphkit.engine.program import Program
 from graphkit.engine.request import End, Request, hit
 from graphkit.engine.state import Changes, State, show, view_with, work_of
-from graphkit.engine.tasks import (
-    ANSWER,
-    ERROR,
-    Task,
-    entries_of,
-    error_record,
-    make_tasks,
-    output_record,
-    start_task,
-)
+from graphkit.engine.tasks import Task, entries_of, error_record, make_tasks, output_record, start_task
 from graphkit.errors import (
     ConcurrentUpdateError,
     GraphkitError,
@@ -43,7 +34,7 @@ from graphkit.errors import (
 )
 from graphkit.types import Command
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending
+from graphkit_checkpoint.records import ANSWER, ERROR, Checkpoint, Commit, Opening, Pending
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
 """Seconds between two looks at a thread that somebody else has."""
@@ -109,7 +100,7 @@ class Run:
                 patience = self.request.patience
                 if self.active or patience <= 0:
                     raise
-                now: float = yield effects.NOW
+                now: float = yield effects.TIMER
                 until = now + patience if until is None else until
                 if now >= until:
                     raise

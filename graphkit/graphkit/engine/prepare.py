@@ -26,12 +26,13 @@ from graphkit.engine.resume import (
     unknown,
 )
 from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
-from graphkit.engine.tasks import AMEND, OUTSIDE, Task, answer_record, make_tasks, restore, start_task
+from graphkit.engine.tasks import OUTSIDE, Task, answer_record, make_tasks, restore, start_task
 from graphkit.engine.updates import command_parts, writes_of_input
 from graphkit.engine.versions import settle
-from graphkit.errors import EmptyInputError
+from graphkit.errors import EmptyInputError, UnserializableStateError
 from graphkit.types import Command, Send
-from graphkit_checkpoint.records import Checkpoint, Opening, Pending, Saved, Tip
+from graphkit_checkpoint.records import AMEND, Checkpoint, Opening, Pending, Saved, Tip
+from graphkit_checkpoint.serde import fingerprint
 
 Effects = Generator[effects.Effect, Any, Any]
 
@@ -148,7 +149,11 @@ class Preparation:
             return (yield from self._command(given))
         if given is None:
             return self._proceed()
-        return self._begin(writes_of_input(self.program, given), None)
+        writes = writes_of_input(self.program, given)
+        mark = self._mark(writes)
+        if mark and (yield from self._was_broken_off(mark)):
+            return self._proceed()
+        return self._begin(writes, None, mark)
 
     def _check_checkpoint(self) -> None:
         wanted = self.request.checkpoint_id
@@ -167,7 +172,32 @@ class Preparation:
 
     # A new turn
 
-    def _begin(self, writes: list[Write], goto: list[Target] | None) -> Prepared:
+    def _mark(self, writes: list[Write]) -> str:
+        """A fingerprint of an input, by which it is known again; "" for one that cannot be stored."""
+        if not self.request.stored or self.request.nested:
+            return ""
+        try:
+            return fingerprint(self._stored(writes))
+        except UnserializableStateError:
+            return ""  # the commit says so, and where it is
+
+    def _stored(self, writes: list[Write]) -> list[Write]:
+        return [(key, value) for key, value in writes if self.program.channels[key].stored]
+
+    def _was_broken_off(self, mark: str) -> Effects:
+        """Whether the last run was given the same input and ended without giving the thread back.
+
+        Its process died, or its storage failed: then the same call again goes on (SEMANTICS 10).
+        """
+        saved = self.saved
+        if saved is None or not self.opening.abandoned or self.request.checkpoint_id:
+            return False
+        if not reopen(self.program, saved, self.request.namespace).tasks:
+            return False
+        found: Checkpoint | None = yield effects.FindInput(self.request.thread_id)
+        return found is not None and found.control.get("input") == mark
+
+    def _begin(self, writes: list[Write], goto: list[Target] | None, mark: str = "") -> Prepared:
         """Two checkpoints: the input as given, and the state with it applied."""
         saved, request = self.saved, self.request
         parent = saved.checkpoint.id if saved else None
@@ -179,8 +209,8 @@ class Preparation:
             if record.kind == AMEND:  # an update that was to be stored with the next checkpoint: this one
                 amend(standing, Plan(), record.value["writes"], ())
         prepared = Prepared(standing)
-        control = {"next": [START], "ran": []}
-        given = [(key, value) for key, value in writes if self.program.channels[key].stored]
+        control = {"next": [START], "ran": [], **({"input": mark} if mark else {})}
+        given = self._stored(writes)
         prepared.checkpoints.append(
             Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work, given=given)
         )
@@ -266,7 +296,7 @@ class Preparation:
         standing = prepared.standing
         saved = self.saved
         assert saved is not None
-        stored = [(key, value) for key, value in writes if self.program.channels[key].stored]
+        stored = self._stored(writes)
         key = f"{standing.amends:06d}"
         saved.pending.append(amend_record(key, writes, targets))
         prepared.standing = reopen(self.program, saved, self.request.namespace)

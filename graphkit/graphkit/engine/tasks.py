@@ -15,9 +15,8 @@ from graphkit.engine.attempt import Answer, Asked, Done, Place, Target, Write
 from graphkit.engine.program import Program
 from graphkit.engine.state import Entry, Plan
 from graphkit.types import Interrupt
-from graphkit_checkpoint.records import Pending
+from graphkit_checkpoint.records import ANSWER, ERROR, OUTPUT, QUESTION, Pending
 
-OUTPUT, QUESTION, ANSWER, ERROR, AMEND = "output", "question", "answer", "error", "amend"
 OUTSIDE = ""
 """The task id of records that come from outside the graph (`Command(update, goto)`)."""
 

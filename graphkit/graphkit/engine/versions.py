@@ -21,7 +21,7 @@ from graphkit.constants import START
 from graphkit.engine.program import Program
 from graphkit.engine.state import Changes, State, join_key
 from graphkit.errors import GraphVersionError
-from graphkit_checkpoint.records import Saved
+from graphkit_checkpoint.records import OUTPUT, Saved
 
 SHAPE: Final = "__graph__"
 """The channel that keeps a thread's shape. No state key can have this name."""
@@ -90,7 +90,7 @@ def _state_problems(
     keys = set(saved.values) - {SHAPE}
     if tasks is not None:
         for record in saved.pending:
-            if record.kind == "output":
+            if record.kind == OUTPUT:
                 keys.update(key for key, _ in record.value["writes"])
     for key in sorted(keys):
         yield from _channel_problems(program, before, shape, key, saved.values.get(key, MISSING))

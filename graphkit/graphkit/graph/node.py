@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from graphkit.constants import RESERVED
+from graphkit.constants import LONGEST_NAME, RESERVED
 from graphkit.engine.program import Callee
 from graphkit.errors import InvalidGraphError
 from graphkit.runtime import INJECTED
@@ -33,8 +33,11 @@ def check_name(name: Any) -> str:
         raise InvalidGraphError(f"a node's name must be a non-empty string, not {name!r}")
     if name in RESERVED:
         raise InvalidGraphError(f"the node name {name!r} is reserved; choose another one")
-    if not is_text(name):
-        raise InvalidGraphError(f"the node name {name!r} has NUL or a lone surrogate, which databases refuse")
+    if not is_text(name) or len(name) > LONGEST_NAME:
+        raise InvalidGraphError(
+            f"the node name {name!r:.80} has NUL or a lone surrogate, or more than {LONGEST_NAME} characters, which "
+            f"databases refuse"
+        )
     for mark in FORBIDDEN:
         if mark in name:
             raise InvalidGraphError(f"the node name {name!r} contains {mark!r}, which separates namespaces")

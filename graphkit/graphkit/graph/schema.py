@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NotRequired, Required, get_origin, get_type_hints, is_typeddict
 
 from graphkit.channels import BaseChannel, BinaryOperatorAggregate, LastValue
-from graphkit.constants import RESERVED
+from graphkit.constants import LONGEST_NAME, RESERVED
 from graphkit.engine.program import ROOT, Shape
 from graphkit.errors import InvalidGraphError
 from graphkit.managed import ManagedValue
@@ -39,9 +39,10 @@ def fields_of(schema: Any) -> Fields:
             raise InvalidGraphError(
                 f"the state key {key!r} of {_name(schema)} is reserved; choose another name"
             )
-        if not is_text(key):
+        if not is_text(key) or len(key) > LONGEST_NAME:
             raise InvalidGraphError(
-                f"the state key {key!r} of {_name(schema)} has NUL or a lone surrogate, which databases refuse"
+                f"the state key {key!r:.80} of {_name(schema)} has NUL or a lone surrogate, or more than "
+                f"{LONGEST_NAME} characters, which databases refuse"
             )
         value = _managed(annotation)
         if value is not None:

@@ -121,8 +121,9 @@ class BaseCheckpointSaver(SaverInterface, ABC):
 
     def close(self) -> None:
         """Release files, connections and threads. Using the saver afterwards is an error."""
-        if self._worker is not None and self._worker_pid == os.getpid():
-            self._worker.shutdown()
+        worker, self._worker = self._worker, None
+        if worker is not None and self._worker_pid == os.getpid():
+            worker.shutdown()
 
     # Runs
 
@@ -132,7 +133,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         """The thread's state and the checkpoint (default: the head), both as of one moment; None for what there
         is not. Raises `CheckpointCorruptError`, `StorageError`s."""
         with self.reading() as tables:
-            root = current(tables.thread(thread_id))
+            root = visible(tables, thread_id)
             if root is None:
                 return None, None
             row = find_row(tables, thread_id, namespace, checkpoint_id, root)
@@ -209,7 +210,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         left: int | None,
     ) -> tuple[list[CheckpointRow], list[Saved]]:
         with self.reading() as tables:
-            root = current(tables.thread(thread_id))
+            root = visible(tables, thread_id)
             if root is None or not is_text(namespace + (before or "")):
                 return [], []
             rows = tables.recent(thread_id, namespace, before, page)
@@ -242,6 +243,8 @@ class BaseCheckpointSaver(SaverInterface, ABC):
     def find_pending(self, thread_id: str, kind: str, key: str) -> list[Pending]:
         """The pending records of this kind and key at any checkpoint of the root namespace, newest first."""
         with self.reading() as tables:
+            if visible(tables, thread_id) is None or not is_text(kind + key):
+                return []
             rows = tables.pending_of(thread_id, "", kind, key)
             return [self.layout.open_pending(thread_id, "", row) for row in rows]
 
@@ -263,8 +266,8 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         Raises `ConcurrentUpdateError` while a run owns it.
         """
         with self.writing() as tables:
-            idle(tables, thread_id)
-            tables.drop_thread(thread_id)
+            if idle(tables, check_thread_id(thread_id)) is not None:
+                tables.drop_thread(thread_id)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Make a thread with the same history, open questions and nested graphs as another.
@@ -273,12 +276,15 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         `ConcurrentUpdateError` while a run owns either, and `ValueError` if the target has a history.
         """
         with self.writing() as tables:
-            idle(tables, source_thread_id)
-            if idle(tables, check_thread_id(target_thread_id)) is not None:
-                raise ValueError(
-                    f"thread {target_thread_id!r} exists already; delete it or choose another id"
-                )
-            upkeep.copy(tables, self.layout, source_thread_id, target_thread_id)
+            source, target = check_thread_id(source_thread_id), check_thread_id(target_thread_id)
+            found, taken = idle(tables, source), idle(tables, target)
+            if current(taken) is not None:
+                raise ValueError(f"thread {target!r} exists already; delete it or choose another id")
+            if current(found) is None:
+                return
+            if taken is not None:
+                tables.drop_thread(target)
+            upkeep.copy(tables, self.layout, source, target)
 
     def prune(
         self,
@@ -356,7 +362,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         if seconds is not None:
             positive(seconds, "ttl")
         with self.writing() as tables:
-            row = idle(tables, thread_id)
+            row = current(idle(tables, check_thread_id(thread_id)))
             if row is None:
                 raise ValueError(f"thread {thread_id!r} does not exist, so its ttl cannot be set")
             tables.put_thread(thread_id, "", row.state.head, row.state.epoch + 1, seconds)
@@ -500,7 +506,11 @@ def _thread_id_problem(thread_id: object) -> str:
 
 def is_text(value: str) -> bool:
     """Whether every database can hold it: no NUL, no lone surrogates."""
-    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
 
 
 def is_owned(row: ThreadRow) -> bool:
@@ -510,6 +520,11 @@ def is_owned(row: ThreadRow) -> bool:
 def current(row: ThreadRow | None) -> ThreadRow | None:
     """The row unless the thread's time has run out; then it is as if it were not there."""
     return None if row is None or (row.expired and not is_owned(row)) else row
+
+
+def visible(tables: ReadTables, thread_id: str) -> ThreadRow | None:
+    """The thread's row; None also for an id that no thread can have, which not every database would take."""
+    return current(tables.thread(thread_id)) if is_text(thread_id) else None
 
 
 def idle(tables: ReadTables, thread_id: str) -> ThreadRow | None:

@@ -187,7 +187,9 @@ class Layout:
             commit.release,
             checkpoints[-1].id if checkpoints else None,
         )
-        for pending in commit.pending:
+        # Of several records of one name the last stays: PostgreSQL cannot write a row twice in one statement.
+        named = {(record.task_id, record.kind, record.key): record for record in commit.pending}
+        for pending in named.values():
             rows.pending.append(self._pending_row(rows, commit.at, pending))
         rows.forget.extend((commit.at, *record) for record in commit.forget)
         if checkpoints:

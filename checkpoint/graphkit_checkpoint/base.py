@@ -25,13 +25,23 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 from graphkit_checkpoint import upkeep
-from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
+from graphkit_checkpoint.admission import (
+    check_thread_id,
+    current,
+    find_row,
+    idle,
+    is_owned,
+    is_text,
+    positive,
+    refuse_busy,
+    visible,
+)
+from graphkit_checkpoint.errors import ConcurrentUpdateError
 from graphkit_checkpoint.interface import SaverInterface
-from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows, corrupt
-from graphkit_checkpoint.ownership import Holder, is_alive
+from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows
 from graphkit_checkpoint.reading import Reader
 from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending, Saved, ThreadState, Usage
-from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
+from graphkit_checkpoint.tables import ReadTables, WriteTables
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -466,113 +476,3 @@ class BaseCheckpointSaver(SaverInterface, ABC):
                 self._worker = ThreadPoolExecutor(self.workers, thread_name_prefix="graphkit-saver")
                 self._worker_pid = os.getpid()
             return self._worker
-
-
-def positive(value: float, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"{name} must be a number above 0, not {value!r}")
-    return value
-
-
-def check_thread_id(thread_id: object) -> str:
-    """The thread id as text. Raises `InvalidThreadIdError`."""
-    if type(thread_id).__name__ == "UUID":
-        from uuid import UUID
-
-        if isinstance(thread_id, UUID):
-            return str(thread_id)
-    problem = _thread_id_problem(thread_id)
-    if problem:
-        raise InvalidThreadIdError(
-            f"thread_id {thread_id!r:.80} {problem}; use a string of 1 to 255 characters, "
-            f"such as {{'configurable': {{'thread_id': 'order-42'}}}}"
-        )
-    return str(thread_id)
-
-
-def _thread_id_problem(thread_id: object) -> str:
-    if thread_id is None:
-        return "is missing"
-    if type(thread_id) is not str:
-        return f"is a {type(thread_id).__name__}"
-    if not 1 <= len(thread_id) <= 255:
-        return f"has {len(thread_id)} characters"
-    if "\0" in thread_id:
-        return "contains NUL"
-    if any("\ud800" <= char <= "\udfff" for char in thread_id):
-        return "contains a lone surrogate"
-    return ""
-
-
-def is_text(value: str) -> bool:
-    """Whether every database can hold it: no NUL, no lone surrogates."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value
-
-
-def is_owned(row: ThreadRow) -> bool:
-    return row.state.holder is not None and is_alive(row.state.holder)
-
-
-def current(row: ThreadRow | None) -> ThreadRow | None:
-    """The row unless the thread's time has run out; then it is as if it were not there."""
-    return None if row is None or (row.expired and not is_owned(row)) else row
-
-
-def visible(tables: ReadTables, thread_id: str) -> ThreadRow | None:
-    """The thread's row; None also for an id that no thread can have, which not every database would take."""
-    return current(tables.thread(thread_id)) if is_text(thread_id) else None
-
-
-def idle(tables: ReadTables, thread_id: str) -> ThreadRow | None:
-    """The row of a thread that nobody owns, None if there is none. Raises `ConcurrentUpdateError`."""
-    row = tables.thread(thread_id)
-    if row is not None:
-        refuse_busy(thread_id, row.state.holder)
-    return row
-
-
-def find_row(
-    tables: ReadTables, thread_id: str, namespace: str, checkpoint_id: str | None, root: ThreadRow
-) -> CheckpointRow | None:
-    """The row of a checkpoint (default: the head). Raises `CheckpointCorruptError` if the head is missing."""
-    if not is_text(namespace + (checkpoint_id or "")):
-        return None
-    thread = tables.thread(thread_id, namespace) if namespace else root
-    wanted = checkpoint_id or (thread.state.head if thread else None)
-    if not wanted:
-        return None
-    row = tables.checkpoint(thread_id, namespace, wanted)
-    if row is None and not checkpoint_id:
-        raise corrupt(thread_id, wanted, "the thread's head is missing")
-    return row
-
-
-def refuse_busy(thread_id: str, holder: Holder | None) -> None:
-    """Raise `ConcurrentUpdateError` if somebody alive owns the thread."""
-    if holder is not None and is_alive(holder):
-        raise conflict(thread_id, holder)
-
-
-def conflict(thread_id: str, holder: Holder | None) -> ConcurrentUpdateError:
-    if holder is None:
-        return ConcurrentUpdateError(
-            f"thread {thread_id!r} was changed by another run in the meantime; nothing was written: "
-            f"read its state and try again"
-        )
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder.since))
-    return ConcurrentUpdateError(
-        f"thread {thread_id!r} is owned by run {holder.token} since {since}; nothing was written and no "
-        f"node ran: try again when that run has ended, or run with on_conflict='wait'"
-    )
-
-
-def lost(thread_id: str, token: str, holder: Holder | None) -> LeaseLostError:
-    now = f"run {holder.token} owns it" if holder else "nobody owns it"
-    return LeaseLostError(
-        f"run {token} no longer owns thread {thread_id!r} ({now}); its last commit was refused: "
-        f"read the thread's state and continue from there"
-    )

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
+from graphkit_checkpoint.admission import check_thread_id, current, find_row, is_text, refuse_busy
 from graphkit_checkpoint.errors import ConcurrentUpdateError
 from graphkit_checkpoint.layout import CheckpointRow, Layout, Rows
 from graphkit_checkpoint.putting import Given, GivenWrites
@@ -79,8 +80,6 @@ class SaverInterface(ABC):
         the order of the questions, `__error__` with the error's text. Raises `InvalidThreadIdError`,
         `CheckpointCorruptError`, `StorageError`s.
         """
-        from graphkit_checkpoint.base import current, find_row
-
         place = _place(config)
         with self.reading() as tables:
             root = current(tables.thread(place.thread_id))
@@ -207,8 +206,6 @@ def _text_after(version: str) -> str:
 
 
 def _place(config: RunnableConfig) -> Place:
-    from graphkit_checkpoint.base import check_thread_id  # `base` is built on this module
-
     configurable = config.get("configurable", {})
     thread_id = check_thread_id(configurable.get("thread_id"))
     return Place(
@@ -225,8 +222,6 @@ def _checked_place(config: RunnableConfig) -> Place:
 
 
 def _name(value: object, what: str, longest: int = 255) -> str:
-    from graphkit_checkpoint.base import is_text
-
     if isinstance(value, str) and 1 <= len(value) <= longest and is_text(value):
         return value
     raise ValueError(
@@ -255,8 +250,6 @@ def _listed(
     saver: SaverInterface, place: Place, before: str | None, filter: Mapping[str, Any] | None
 ) -> Iterator[CheckpointTuple]:
     """The checkpoints of one namespace, newest first. The first pages are small: often few are wanted."""
-    from graphkit_checkpoint.base import current, is_text
-
     if not is_text(place.namespace + (before or "") + (place.checkpoint_id or "")):
         return
     page = 1
@@ -322,8 +315,6 @@ def _written(saver: SaverInterface, rows: Rows) -> bool:
 
 def _free(tables: ReadTables, thread_id: str) -> ThreadState | None:
     """The thread, None if there is none. Raises `ConcurrentUpdateError` if a run owns it."""
-    from graphkit_checkpoint.base import current, refuse_busy
-
     row = current(tables.thread(thread_id))
     if row is None:
         return None

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Unpack
 
-from graphkit_checkpoint.base import BaseCheckpointSaver, SaverOptions, conflict, current, lost
+from graphkit_checkpoint.admission import conflict, current, lost
+from graphkit_checkpoint.base import BaseCheckpointSaver, SaverOptions
 from graphkit_checkpoint.errors import StorageUnavailableError
 from graphkit_checkpoint.layout import CheckpointRow, Fold, PendingRow, Rows, ValueRow
 from graphkit_checkpoint.ownership import Holder

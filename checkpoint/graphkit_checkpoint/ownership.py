@@ -49,9 +49,10 @@ def is_alive(holder: Holder) -> bool:
     """Whether the run behind a token may still write: its lease runs, and it is not known to be dead."""
     if holder.left <= 0:
         return False
-    host, pid, start, _ = holder.token.rsplit("/", 3)
-    if host != _host():
-        return True
+    parts = holder.token.rsplit("/", 3)
+    if len(parts) != 4 or not parts[1].isdecimal() or parts[0] != _host():
+        return True  # of another host, or damaged: the lease decides
+    _, pid, start, _ = parts
     if int(pid) == os.getpid() and start == _start_of(int(pid)):
         return holder.token in _running
     return _start_of(int(pid)) == start

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, NamedTuple, Self, Unpack
 
 from sqlalchemy import Column, bindparam, column, func, insert, select, true, update, values
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, Connection, Engine
 
-from graphkit_checkpoint.base import SaverOptions, positive
+from graphkit_checkpoint.admission import positive
+from graphkit_checkpoint.base import SaverOptions
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
 from graphkit_checkpoint.sql import (
+    DIALECTS,
     SqlSaver,
     SqlTables,
     checkpoint_table,
@@ -54,10 +56,7 @@ class PostgresSaver(SqlSaver):
         self._closes_engine = not isinstance(location, Engine)
         engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size)
         self._closed = False
-        # Positional parameters, whatever style the engine was made with.
-        dialect: Any = postgresql.psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
-        super().__init__(engine, dialect, **options)
-        self._steps = _Steps(dialect)
+        super().__init__(engine, **options)
         self._engines = {
             "read": engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
             "write": engine.execution_options(isolation_level="READ COMMITTED"),
@@ -87,7 +86,7 @@ class PostgresSaver(SqlSaver):
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
         """A commit of the usual kind is one statement, and alone it needs no transaction around it."""
-        if len(batch) == 1 and self._steps.step(batch[0]) is not None:
+        if len(batch) == 1 and step_of(batch[0]) is not None:
             with self.transaction("statement") as connection:
                 if self._stepped(connection, batch[0]):
                     return [None]
@@ -98,7 +97,7 @@ class PostgresSaver(SqlSaver):
 
     def _stepped(self, connection: Connection, rows: Rows) -> bool:
         """Whether a commit was written by one statement."""
-        step = self._steps.step(rows)
+        step = step_of(rows)
         if step is None:
             return False
         return bool(connection.exec_driver_sql(step.sql, step.parameters(rows, self)).scalar())
@@ -134,7 +133,7 @@ class _Shape(NamedTuple):
 class _Step:
     """A commit as one statement: the thread is admitted, and only then do the other parts have any rows."""
 
-    def __init__(self, shape: _Shape, dialect: Any) -> None:
+    def __init__(self, shape: _Shape) -> None:
         thread = thread_table.c
         self.kind = shape.kind
         this = (thread.thread_id == bindparam("thread"), thread.namespace == bindparam("namespace"))
@@ -162,7 +161,7 @@ class _Step:
                     [each.name for each in table.c], _given(admitted, columns, rows)
                 )
                 statement = statement.add_cte(added.cte(f"put_{table.name}"))
-        compiled = statement.compile(dialect=dialect)
+        compiled = statement.compile(dialect=DIALECTS["postgresql"])
         self.sql = str(compiled)
         self._names = names
         self._order: list[str] = compiled.positiontup
@@ -185,24 +184,18 @@ class _Step:
         return tuple(given[name] for name in self._order)
 
 
-class _Steps:
-    """The statements, made when they are first needed."""
+def step_of(rows: Rows) -> _Step | None:
+    """The statement for a commit; None if it takes several."""
+    size = len(rows.checkpoints) + len(rows.values) + len(rows.pending)
+    if rows.folds or rows.forget or size > MOST_ROWS or (rows.namespace and rows.head is not None):
+        return None
+    kind: Any = "hold" if not rows.claims else "create" if rows.acquire is None else "claim"
+    return _step(_Shape(kind, len(rows.checkpoints), len(rows.values), len(rows.pending)))
 
-    def __init__(self, dialect: Any) -> None:
-        self.dialect = dialect
-        self._made: dict[_Shape, _Step] = {}
 
-    def step(self, rows: Rows) -> _Step | None:
-        """The statement for a commit; None if it takes several."""
-        size = len(rows.checkpoints) + len(rows.values) + len(rows.pending)
-        if rows.folds or rows.forget or size > MOST_ROWS or (rows.namespace and rows.head is not None):
-            return None
-        kind: Any = "hold" if not rows.claims else "create" if rows.acquire is None else "claim"
-        shape = _Shape(kind, len(rows.checkpoints), len(rows.values), len(rows.pending))
-        step = self._made.get(shape)
-        if step is None:
-            step = self._made[shape] = _Step(shape, self.dialect)
-        return step
+@functools.cache
+def _step(shape: _Shape) -> _Step:
+    return _Step(shape)
 
 
 def _given(admitted: Any, columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]]) -> Any:

@@ -192,7 +192,9 @@ class Reader:
         items, growth = self._before(channel, rows[0], checkpoint_id)
         kind = rows[0].kind & (LIST | MAP)
         width = 2 if kind == MAP else 1
-        items = items + unpack_items(bodies, width * (end - rows[0].start))
+        items = items + unpack_items(
+            (width * row.length, body) for row, body in zip(rows, bodies, strict=True)
+        )
         known = growth.digest if growth is not None else Digest((), 0, 0)
         digest = None
         if known is not None and end == version.length:

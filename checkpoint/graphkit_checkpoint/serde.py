@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 _MAX_NESTING: Final = 500
+_GROUP_BYTES: Final = 64 * 1024
 _EXTENSION_COST: Final = 2  # an extension takes more of the stack than a list, on both ways
 
 _LOOKALIKES: Final = frozenset({bytearray, memoryview, ExtType, Timestamp})
@@ -117,13 +118,29 @@ def pack_items(value: list[Any] | dict[Any, Any]) -> bytes:
     return pack(value)[1 if size < 16 else 3 if size < 65536 else 5 :]
 
 
-def unpack_items(parts: Iterable[bytes], count: int) -> list[Any]:
-    """A list of `count` items that several calls of `pack_items` wrote; a pair counts as two items.
+def unpack_items(parts: Iterable[tuple[int, bytes]]) -> list[Any]:
+    """A list of what several calls of `pack_items` wrote, each with its number of items; a pair counts as two.
 
     Raises what `unpack` raises.
     """
-    items: list[Any] = unpack(b"".join((Packer().pack_array_header(count), *parts)))
+    items: list[Any] = []
+    for count, group in _grouped(parts):
+        items += unpack(b"".join((Packer().pack_array_header(count), *group)))
     return items
+
+
+def _grouped(parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
+    """Parts that are decoded in one call: many are quicker than one, but joining costs more where it is large."""
+    group: list[bytes] = []
+    count = size = 0
+    for items, body in parts:
+        group.append(body)
+        count, size = count + items, size + len(body)
+        if size >= _GROUP_BYTES:
+            yield count, group
+            group, count, size = [], 0, 0
+    if group:
+        yield count, group
 
 
 def fingerprint(value: Any) -> str:

@@ -6,6 +6,7 @@ driver with positional values: the same SQL as through Core, without building it
 
 from __future__ import annotations
 
+import functools
 import threading
 from abc import abstractmethod
 from collections import deque
@@ -13,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -41,7 +41,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.sql.functions import FunctionElement
 
-from graphkit_checkpoint.base import BaseCheckpointSaver, conflict, current, lost
+from graphkit_checkpoint.admission import conflict, current, lost
+from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.errors import (
     ConcurrentUpdateError,
     StorageBusyError,
@@ -146,18 +147,30 @@ pending_table = Table(
     Column("checksum", BigInteger, nullable=False),
 )
 
+DIALECTS: Final[dict[str, Any]] = {
+    # Positional parameters, whatever style the engine was made with.
+    "sqlite": sqlite.dialect(paramstyle="qmark"),
+    "postgresql": postgresql.psycopg.dialect(paramstyle="format"),  # type: ignore[no-untyped-call]
+}
+
 TABLES: Final = (pending_table, value_table, checkpoint_table, thread_table)
 
 
 class Statements:
     """The hot path's statements as text of one dialect. Values are given in the order of their parameters."""
 
+    @staticmethod
+    @functools.cache
+    def of(dialect: str) -> Statements:
+        """Those of a dialect, "sqlite" or "postgresql": making them takes longer than opening a database."""
+        return Statements(DIALECTS[dialect])
+
     def __init__(self, dialect: Any) -> None:
         def text(statement: ClauseElement) -> str:
             return str(statement.compile(dialect=dialect))
 
         thread, value, checkpoint = thread_table.c, value_table.c, checkpoint_table.c
-        replaces = partial(upsert, dialect.name)
+        replaces = functools.partial(upsert, dialect.name)
         self.insert_thread = text(insert_thread(dialect.name))
         self.insert_checkpoint = text(insert(checkpoint_table))
         self.upsert_checkpoint = text(
@@ -284,10 +297,10 @@ class SqlSaver(BaseCheckpointSaver):
     takes the others' along. One that is refused (its thread is owned by somebody else) leaves them alone.
     """
 
-    def __init__(self, engine: Engine, dialect: Any, **options: Any) -> None:
+    def __init__(self, engine: Engine, **options: Any) -> None:
         super().__init__(**options)
         self.engine = engine
-        self.statements = Statements(dialect)
+        self.statements = Statements.of(engine.dialect.name)
         self.lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._turn = threading.Lock()
@@ -341,7 +354,7 @@ class SqlSaver(BaseCheckpointSaver):
         if rows.release:
             leases.release(rows.token)
         else:
-            leases.hold(rows.token, self.lease, partial(self.renew, rows.thread_id, rows.token))
+            leases.hold(rows.token, self.lease, functools.partial(self.renew, rows.thread_id, rows.token))
 
     def _arrived(self, rows: Rows, error: Exception) -> bool:
         """Whether a commit was made whose confirmation was lost; its head is of this run and of no other."""
@@ -533,7 +546,7 @@ class SqlTables(WriteTables):
             found = self.execute(self.statements.select_whole_log, key)
         else:
             found = self.execute(self.statements.select_log, (*key, upto))
-        return [ValueRow(*row) for row in found]
+        return [ValueRow(*row) for row in found.fetchall()]
 
     def pending(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[PendingRow]:
         key = (thread_id, namespace, checkpoint_id)

@@ -26,6 +26,8 @@ from graphkit_checkpoint.sql import PREFIX, SCHEMA_VERSION, SqlSaver, recorded_v
 
 Synchronous = Literal["FULL", "NORMAL"]
 HEADER = b"SQLite format 3\0"
+PRAGMA_LOG_LIMIT = "PRAGMA journal_size_limit = 4194304"
+"""The log is cut to its usual size after a large value went through it."""
 PRAGMA_SYNCHRONOUS = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL"}
 
 
@@ -66,7 +68,7 @@ class SqliteSaver(SqlSaver):
         self._abandoned: Connection | None = None
         self._closed = False
         engine = engine_of(location, timeout, "SqliteSaver", one_connection=True)
-        super().__init__(engine, engine.dialect, **options)
+        super().__init__(engine, **options)
         try:
             self.setup()
         except BaseException:
@@ -87,6 +89,7 @@ class SqliteSaver(SqlSaver):
         # The driver would begin transactions by itself, and never with a write lock.
         driver.isolation_level = None
         driver.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
+        driver.execute(PRAGMA_LOG_LIMIT)
         return connection
 
     @property

@@ -29,7 +29,8 @@ from graphkit.engine.request import End, Names, Request
 from graphkit.errors import InvalidUpdateError
 from graphkit.streams import AsyncChunks, check_modes, chunks, config_at, describe
 from graphkit.types import RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
-from graphkit_checkpoint.base import BaseCheckpointSaver, check_thread_id
+from graphkit_checkpoint.admission import check_thread_id
+from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.records import Saved
 

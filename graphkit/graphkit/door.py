@@ -17,7 +17,8 @@ from graphkit.engine.program import Program
 from graphkit.engine.request import EVERY, Names, Request
 from graphkit.frame import Frame, current
 from graphkit.types import Durability, RunnableConfig
-from graphkit_checkpoint.base import BaseCheckpointSaver, check_thread_id
+from graphkit_checkpoint.admission import check_thread_id
+from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.ownership import forget_token, new_token
 

@@ -28,7 +28,8 @@ from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.store.memory import InMemoryStore
 from graphkit.store.postgres import PostgresStore
 from graphkit.store.sqlite import SqliteStore
-from graphkit_checkpoint.base import BaseCheckpointSaver, current, idle
+from graphkit_checkpoint.admission import current, idle
+from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.conformance import __main__ as shell
 from graphkit_checkpoint.conformance.saver import SAVER_CHECKS
 from graphkit_checkpoint.conformance.store import STORE_CHECKS
@@ -391,7 +392,7 @@ class IgnoresDead(SqliteFault):
         thread, _ = self.find(*args[:1])
         if thread and thread.holder:
             thread.holder = thread.holder._replace(left=math.inf)
-            from graphkit_checkpoint.base import conflict
+            from graphkit_checkpoint.admission import conflict
 
             raise conflict(args[0], thread.holder)
         return super().open(*args, **options)

@@ -301,10 +301,13 @@ class Crew:
         yield from self.run.flush()
 
     def _cannot_be_stored(self, error: UnstorableError) -> None:
-        """The output of a task is refused: the task has failed, its siblings go on."""
-        task = next((task for task in self.unrecorded if task.id == error.task_id), None)
+        """What a task wrote or asked is refused: the task has failed, its siblings go on."""
+        task = next((task for task in self.tasks if task.id == error.task_id), None)
         if task is None:
             raise error
+        if task in self.unrecorded:
+            self.unrecorded.remove(task)
+        self.asked = [record for record in self.asked if record.task_id != task.id]
         task.output = None
-        self.unrecorded.remove(task)
+        task.questions.clear()
         self._fails(task, Failed(error))

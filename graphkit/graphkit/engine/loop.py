@@ -194,7 +194,7 @@ class Run:
         if isinstance(error, UnstorableError) and self.unsaved:
             yield from self._keep_what_can_be_stored()
             return
-        pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *crew.asked]
+        pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *_asked(error, crew)]
         at = crew.at if crew is not None else self.standing.checkpoint_id or ""
         try:
             yield from self._save((), pending, at, release=True)
@@ -446,6 +446,12 @@ def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
 
 def _wrote(task: Task, channel: str) -> bool:
     return task.output is not None and any(key == channel for key, _ in task.output.writes)
+
+
+def _asked(error: BaseException, crew: Crew) -> list[Pending]:
+    """The questions that can be stored."""
+    refused = error.task_id if isinstance(error, UnstorableError) else None
+    return [record for record in crew.asked if record.task_id != refused]
 
 
 def _culprits(error: BaseException, crew: Crew) -> list[Task]:

@@ -17,6 +17,8 @@ from graphkit.engine.state import Entry, Plan
 from graphkit.types import Interrupt
 from graphkit_checkpoint.records import ANSWER, ERROR, OUTPUT, QUESTION, Pending
 
+LONGEST_TEXT = 800
+"""Characters that are kept of an exception's text; the exception itself is raised as it is."""
 OUTSIDE = ""
 """The task id of records that come from outside the graph (`Command(update, goto)`)."""
 
@@ -170,7 +172,10 @@ def answer_record(task_id: str, question: str, value: Any, mark: str) -> Pending
 
 
 def error_record(task: Task, error: BaseException) -> Pending:
-    return Pending(task.id, ERROR, "", {"type": type(error).__name__, "text": printable(repr(error))})
+    text = printable(repr(error))
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT]}…"
+    return Pending(task.id, ERROR, "", {"type": type(error).__name__, "text": text})
 
 
 def printable(text: str) -> str:

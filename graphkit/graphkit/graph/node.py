@@ -13,7 +13,7 @@ from graphkit.engine.program import Callee
 from graphkit.errors import InvalidGraphError
 from graphkit.runtime import INJECTED
 from graphkit.types import Command, TimeoutPolicy
-from graphkit_checkpoint.base import is_text
+from graphkit_checkpoint.admission import is_text
 
 FORBIDDEN = ("|", ":", "\0")
 

@@ -13,7 +13,7 @@ from graphkit.constants import LONGEST_NAME, RESERVED
 from graphkit.engine.program import ROOT, Shape
 from graphkit.errors import InvalidGraphError
 from graphkit.managed import ManagedValue
-from graphkit_checkpoint.base import is_text
+from graphkit_checkpoint.admission import is_text
 
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)

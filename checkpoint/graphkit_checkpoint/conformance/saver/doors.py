@@ -196,7 +196,7 @@ def errors(lab: SaverLab) -> None:
         saver = lab.saver
         await fails(ConcurrentUpdateError, lambda: saver.adelete_thread(run.thread_id))
         await fails(ConcurrentUpdateError, lambda: saver.aprune(run.thread_id, keep_last=1))
-        await fails(ValueError, lambda: saver.aprune(run.thread_id))
+        await fails(ValueError, lambda: saver.aprune())
         await fails(ValueError, lambda: saver.aset_ttl(run.thread_id, 0))
         await fails(LeaseLostError, lambda: saver.acommit(stranger.draft()))
         await fails(UnserializableStateError, lambda: saver.acommit(run.draft(run.point({"bad": object()}))))

@@ -462,9 +462,11 @@ def strategies(lab: SaverLab) -> None:
 
 @pruning
 def bad_arguments(lab: SaverLab) -> None:
-    """To prune without a rule, with two kinds of them or by a senseless one is a ValueError."""
+    """To prune everything without a rule, or by two kinds of them or a senseless one, is a ValueError."""
     run = lab.finished(3)
-    for rules in ({}, {"keep_last": 0}, {"keep_last": -1}, {"keep_last": True}, {"strategy": "x"}):
+    with refused(ValueError):
+        lab.saver.prune()
+    for rules in ({"keep_last": 0}, {"keep_last": -1}, {"keep_last": True}, {"strategy": "x"}):
         with refused(ValueError):
             lab.saver.prune(run.thread_id, **rules)
     with refused(ValueError):

@@ -14,14 +14,17 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, median, quantiles
 from time import perf_counter
 
+from conversations import CONVERSATIONS, MEMORY_TURNS
+from databases import Databases
 from frameworks import IMPORTS, Framework, load_graphkit, load_peer
+from processes import can_trace, fsyncs_per_superstep, memory_of_turns
 from scenarios import SCENARIOS, Sample, Scenario, Target, Unit
 
 # A single sample can be shorter than one tick of a busy machine; it is repeated for at least this long.
@@ -49,10 +52,10 @@ class Row:
     ratio: float | None
     quartiles: tuple[float, float] | None
     target: str
-    met: bool
+    met: bool | None
 
 
-def summarize(metric: str, unit: Unit, target: Target, pairs: list[tuple[float | None, float]]) -> Row:
+def summarize(metric: str, unit: Unit, target: Target | None, pairs: list[tuple[float | None, float]]) -> Row:
     scale = SCALES.get(unit, 1)
     graphkit = median(ours for _, ours in pairs) * scale
     peers = [peer for peer, _ in pairs if peer is not None]
@@ -65,8 +68,8 @@ def summarize(metric: str, unit: Unit, target: Target, pairs: list[tuple[float |
         graphkit=graphkit,
         ratio=ratio,
         quartiles=spread(ratios) if ratios else None,
-        target=str(target),
-        met=target.is_met(graphkit, ratio),
+        target="–" if target is None else str(target),
+        met=None if target is None else target.is_met(graphkit, ratio),
     )
 
 
@@ -98,24 +101,48 @@ def import_once(statement: str) -> tuple[float, float]:
     return perf_counter() - started, int(done.stdout) / PEAK_UNITS_PER_MIB
 
 
+def measure_fsyncs(pairs: int) -> Iterable[Row]:
+    """Both with a saver at synchronous=FULL. A count hardly varies, so a few pairs do. It is a little above a
+    whole number because SQLite syncs a few times more whenever it moves 1000 pages from its log."""
+    if not can_trace():
+        print("not measured: fsyncs (strace is missing or may not trace)", file=sys.stderr)
+        return
+    taken: list[tuple[float | None, float]] = [
+        (fsyncs_per_superstep("peer"), fsyncs_per_superstep("graphkit")) for _ in range(min(pairs, 3))
+    ]
+    metric = "fsync and fdatasync calls per superstep (by strace), SQLite FULL"
+    yield summarize(metric, "fsyncs", Target("rounded", 1), taken)
+
+
+def measure_memory(pairs: int) -> Row:
+    """Without the peer, whose one run would take gigabytes."""
+    taken: list[tuple[float | None, float]] = [
+        (None, memory_of_turns("graphkit", MEMORY_TURNS)) for _ in range(min(pairs, 3))
+    ]
+    metric = f"memory, in-memory saver, one run of {MEMORY_TURNS} turns of 1 KB (rise of the peak RSS)"
+    return summarize(metric, "MB", Target("at most", 24), taken)
+
+
 def measure_scenario(scenario: Scenario, peer: Framework, graphkit: Framework, pairs: int) -> Row:
+    taken: list[tuple[float | None, float]] = []
     with ExitStack() as stack:
         ours = prepare(scenario, graphkit, stack)
-        if not scenario.with_peer:
-            return summarize(scenario.metric, scenario.unit, scenario.target, [(None, ours.take())])
-        theirs = prepare(scenario, peer, stack)
-        taken: list[tuple[float | None, float]] = []
-        for number in range(pairs):
-            figures = {one: one.take() for one in ((theirs, ours) if number % 2 else (ours, theirs))}
-            taken.append((figures[theirs], figures[ours]))
+        theirs = prepare(scenario, peer, stack) if scenario.with_peer else None
+        for number in range(min(pairs, scenario.most_pairs or pairs)):
+            order = (theirs, ours) if number % 2 else (ours, theirs)
+            figures = {one: one.take() for one in order if one is not None}
+            taken.append((figures[theirs] if theirs else None, figures[ours]))
     return summarize(scenario.metric, scenario.unit, scenario.target, taken)
 
 
 class Steady:
-    """A sample, repeated often enough to be worth comparing."""
+    """A sample, repeated often enough to be worth comparing, or taken as it is."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, once: bool = False) -> None:
         self.sample = sample
+        self.repeats = 1
+        if once:
+            return
         sample()  # the first one pays for what is set up only once
         started = perf_counter()
         sample()
@@ -129,21 +156,34 @@ class Steady:
 def prepare(scenario: Scenario, framework: Framework, stack: ExitStack) -> Steady:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     saver = stack.enter_context(framework.savers[scenario.saver](folder))
-    return Steady(scenario.prepare(framework, saver))
+    return Steady(scenario.prepare(framework, saver), once=scenario.most_pairs is not None)
 
 
-def measure_all(pairs: int) -> Iterable[Row]:
-    yield from measure_imports(pairs)
-    peer, graphkit = load_peer(), load_graphkit()
-    for scenario in SCENARIOS:
-        yield measure_scenario(scenario, peer, graphkit, pairs)
+def measure_all(pairs: int, only: str) -> Iterator[Row]:
+    """Rows with `only` in their metric."""
+    if only in "import StateGraph":
+        yield from measure_imports(pairs)
+    with Databases() as databases:
+        peer, graphkit = load_peer(databases), load_graphkit(databases)
+        for scenario in (*SCENARIOS, *CONVERSATIONS):
+            if only not in scenario.metric:
+                continue
+            if scenario.saver.startswith("postgres") and not databases.available:
+                print(f"not measured: {scenario.metric} (no PostgreSQL)", file=sys.stderr)
+                continue
+            yield measure_scenario(scenario, peer, graphkit, pairs)
+    if only in "fsyncs":
+        yield from measure_fsyncs(pairs)
+    if only in "memory":
+        yield measure_memory(pairs)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--pairs", type=int, required=True)
-    pairs = parser.parse_args().pairs
-    for row in measure_all(pairs):
+    parser.add_argument("--only", default="", help="measure rows with this text only")
+    arguments = parser.parse_args()
+    for row in measure_all(arguments.pairs, arguments.only):
         print(json.dumps(asdict(row)), flush=True)
 
 

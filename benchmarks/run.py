@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 ENVIRONMENT = ROOT / ".venv-bench"
 SOURCES = [ROOT / name for name in ("graphkit", "checkpoint", "prebuilt")]
+TESTS = ROOT  # `tests.postgres` starts the server
 PAIRS, QUICK_PAIRS = 11, 3
 COLUMNS = ("metric", "LangGraph", "graphkit", "ratio (quartiles)", "target", "met")
 
@@ -31,7 +32,8 @@ def required_packages() -> list[str]:
     """The peer's packages and graphkit's own dependencies, each from the one file that names them."""
     peer = (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [*(line for line in peer if line and not line.startswith("#")), *project["dependencies"]]
+    own = [*project["dependencies"], *project["optional-dependencies"]["postgres"]]
+    return [*(line for line in peer if line and not line.startswith("#")), *own]
 
 
 def prepare_environment() -> Path:
@@ -50,7 +52,7 @@ def prepare_environment() -> Path:
 
 def measure(python: Path, pairs: int) -> Iterator[dict[str, Any]]:
     """The rows of measure.py, as they come."""
-    paths = os.pathsep.join(str(source) for source in SOURCES)
+    paths = os.pathsep.join(str(source) for source in [*SOURCES, TESTS])
     command = [str(python), str(HERE / "measure.py"), "--pairs", str(pairs)]
     environment = {**os.environ, "PYTHONPATH": paths}
     for source in SOURCES:
@@ -68,7 +70,7 @@ def measure(python: Path, pairs: int) -> Iterator[dict[str, Any]]:
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
     lower, upper = row["quartiles"] or (None, None)
     ratio = "–" if row["ratio"] is None else f"{row['ratio']:.1f}× ({lower:.1f}–{upper:.1f})"
-    met = "yes" if row["met"] else "no"
+    met = {True: "yes", False: "no", None: "–"}[row["met"]]
     values = (with_unit(row[side], row["unit"]) for side in ("peer", "graphkit"))
     return (row["metric"], *values, ratio, row["target"], met)
 
@@ -95,7 +97,9 @@ def describe(pairs: int) -> str:
     return (
         f"Medians of {pairs} pairs, peer and graphkit in turn in one process; "
         "the ratio is that of each pair, peer ÷ graphkit.\n"
-        'Both with one saver and durability="sync", SQLite in WAL mode with synchronous=NORMAL.\n'
+        'Both with one saver and durability="sync", SQLite in WAL mode with synchronous=NORMAL unless it says FULL.\n'
+        "PostgreSQL: one server on this machine by a Unix socket, fsync on, a database for each saver.\n"
+        "Rows whose samples take seconds: at most 3 pairs; sizes on disk: once.\n"
         "Cost per superstep: a loop of 220 supersteps less one of 20, divided by 200.\n"
         f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} processors."
     )

@@ -13,12 +13,15 @@ from typing import Annotated, Any, TypeAlias, TypedDict
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import create_engine, delete
+from sqlalchemy.engine import Engine
 
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.graph import START, StateGraph
 from graphkit.types import Command, Interrupt, RunnableConfig, RunResult, StateSnapshot, interrupt
+from graphkit_checkpoint.sql import TABLES
 from tests.postgres import PostgresServer, PostgresUnavailableError
 
 # The same examples every time: a run that fails can be repeated.
@@ -192,18 +195,31 @@ def open_sqlite(tmp_path: Path) -> Iterator[Callable[[], Saver]]:
         saver.close()
 
 
+@pytest.fixture(scope="session")
+def postgres_engine(postgres_server: PostgresServer) -> Iterator[Engine]:
+    """One database for all tests that only need an empty one: making one takes longer than most tests."""
+    # Other tests stop and kill the server.
+    engine = create_engine(postgres_server.url(postgres_server.create_database()), pool_pre_ping=True)
+    yield engine
+    engine.dispose()
+
+
 @pytest.fixture
-def open_postgres(postgres_url: str) -> Iterator[Callable[[], Saver]]:
+def open_postgres(postgres_server: PostgresServer, postgres_engine: Engine) -> Iterator[Callable[[], Saver]]:
     """Opens savers on one PostgreSQL database and closes them after the test."""
+    postgres_server.start()
     opened: list[Saver] = []
 
     def open_another() -> Saver:
-        opened.append(PostgresSaver(postgres_url))
+        opened.append(PostgresSaver(postgres_engine))
         return opened[-1]
 
     yield open_another
     for saver in opened:
         saver.close()
+    with postgres_engine.begin() as connection:
+        for table in TABLES:
+            connection.execute(delete(table))
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -245,14 +246,19 @@ def open_with(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Callabl
         saver.close()
 
 
-AT_ONCE = 1e-6
-"""A time to live that is over when anybody looks."""
+AT_ONCE = 1e-3
+"""A time to live that is over after a moment; databases count in milliseconds."""
+
+
+def a_moment_later() -> None:
+    time.sleep(2 * AT_ONCE)
 
 
 def test_a_thread_ends_with_its_time(runner: Runner, open_with: Any, config: RunnableConfig) -> None:
     saver = open_with(ttl=AT_ONCE)
     graph = chain(saver, "a")
     assert runner.invoke(graph, {"log": ["in"]}, config) == {"log": ["in", "a"]}
+    a_moment_later()
     assert runner.get_state(graph, config).values == {}
     assert runner.history(graph, config) == []
     assert call(runner, saver, "thread_ids") == []
@@ -260,6 +266,7 @@ def test_a_thread_ends_with_its_time(runner: Runner, open_with: Any, config: Run
         runner.invoke(graph, Command(resume="x"), config)
     assert runner.invoke(graph, {"log": ["new"]}, config) == {"log": ["new", "a"]}
     assert call(runner, saver, "usage", "t").checkpoints == 3  # nothing of the first is left
+    a_moment_later()
     assert call(runner, saver, "delete_expired") == ["t"]
     assert call(runner, saver, "usage", "t") == (0, 0, 0, 0)
 
@@ -270,6 +277,7 @@ def test_a_thread_may_have_its_own_time(runner: Runner, open_with: Any, config: 
     for where in (config, OTHER):
         runner.invoke(graph, EMPTY, where)
     call(runner, saver, "set_ttl", "other", AT_ONCE)
+    a_moment_later()
     assert call(runner, saver, "thread_ids") == ["t"]
     call(runner, saver, "set_ttl", "t", 3600)
     call(runner, saver, "set_ttl", "t", None)
@@ -297,6 +305,7 @@ def test_a_running_run_does_not_lose_its_thread_to_the_clock(
     seen: list[Any] = []
 
     def look(state: Any) -> Any:
+        a_moment_later()
         seen.append((saver.delete_expired(), saver.load("t").values["log"]))
         return {"log": ["looked"]}
 
@@ -386,6 +395,7 @@ def test_a_run_that_lost_its_lease_cannot_write_after_upkeep(
         for step in range(3)
     ]
     saver.commit(Commit("t", "", token, tip, claims=True, checkpoints=points[:2]))
+    a_moment_later()
     {
         "prune": lambda: saver.prune("t", keep_last=1),
         "delete_for_runs": lambda: saver.delete_for_runs(["1"]),

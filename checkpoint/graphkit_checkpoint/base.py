@@ -162,6 +162,11 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         holder = thread.holder if thread else None
         if claims:
             refuse_busy(thread_id, holder)
+        if claims and holder is not None:
+            # It may have given the thread back since it was read: only what is still there has been abandoned.
+            thread, saved = self.find(thread_id, namespace, checkpoint_id)
+            holder = thread.holder if thread else None
+            refuse_busy(thread_id, holder)
         return Opening(thread, saved, holder is not None)
 
     def _sweep_now_and_then(self) -> None:
@@ -226,6 +231,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
             rows = tables.recent(thread_id, namespace, before, page)
             reader = Reader(tables, self.layout, thread_id, namespace)
             taken = [row for row in rows if not filter or self._matches(reader, row, filter)][:left]
+            reader.look_ahead(taken)
             return rows, [reader.saved(row, root.state) for row in taken]
 
     @staticmethod

@@ -165,9 +165,14 @@ class _Tables(WriteTables):
         rows = self._stored(thread_id, namespace).logs.get((channel, log), [])
         return [row for row in rows if upto is None or row.start <= upto]
 
-    def pending(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[PendingRow]:
-        found = self._stored(thread_id, namespace).pending.get(checkpoint_id, {})
-        return [row for _, row in sorted(found.items())]
+    def pending(
+        self, thread_id: str, namespace: str, checkpoint_id: str, upto: str | None = None
+    ) -> list[PendingRow]:
+        stored = self._stored(thread_id, namespace).pending
+        ids = (
+            [checkpoint_id] if upto is None else sorted(key for key in stored if checkpoint_id <= key <= upto)
+        )
+        return [row for at in ids for _, row in sorted(stored.get(at, {}).items())]
 
     def pending_of(self, thread_id: str, namespace: str, kind: str, key: str) -> list[PendingRow]:
         stored = self._stored(thread_id, namespace).pending

@@ -186,11 +186,7 @@ def _not_version_1(connection: Connection, problem: str) -> StorageCorruptError:
 def _refuse_owned(connection: Connection) -> None:
     owned = select(thread_1).where(thread_1.c.owner.is_not(None)).order_by(thread_1.c.thread_id)
     for row in connection.execute(owned).all():
-        try:
-            alive = _is_alive(row.owner, row.lease or 0.0)
-        except ValueError:
-            raise _damaged(row, row.head, f"its owner {row.owner!r} is none") from None
-        if alive:
+        if _is_alive(row.owner, row.lease or 0.0):
             raise StorageBusyError(
                 f"the tables of {connection.engine.url!r} have schema version 1 and cannot be migrated while thread "
                 f"{row.thread_id!r} is owned by run {row.owner}; nothing was changed: try again when that run has ended"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, Self, Unpack
 
 from sqlalchemy import Column, bindparam, column, func, insert, select, true, update, values
@@ -12,7 +14,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from graphkit_checkpoint.admission import positive
 from graphkit_checkpoint.base import SaverOptions
-from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, SETUP_LOCK, engine_of, failure
+from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, IDLE, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
 from graphkit_checkpoint.sql import (
@@ -56,6 +58,10 @@ class PostgresSaver(SqlSaver):
         self._closes_engine = not isinstance(location, Engine)
         engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size)
         self._closed = False
+        self._kept: Connection | None = None
+        self._kept_since = 0.0
+        self._abandoned: Connection | None = None
+        self._driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         super().__init__(engine, **options)
         self._engines = {
             "read": engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
@@ -80,14 +86,16 @@ class PostgresSaver(SqlSaver):
 
     def close(self) -> None:
         super().close()
-        self._closed = True
+        with self._turn:
+            self._closed = True
+            self._give_back()
         if self._closes_engine:
             self.engine.dispose()
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
         """A commit of the usual kind is one statement, and alone it needs no transaction around it."""
         if len(batch) == 1 and step_of(batch[0]) is not None:
-            with self.transaction("statement") as connection:
+            with self._alone() as connection:
                 if self._stepped(connection, batch[0]):
                     return [None]
         with self.transaction("write") as connection:
@@ -103,13 +111,50 @@ class PostgresSaver(SqlSaver):
         return bool(connection.exec_driver_sql(step.sql, step.parameters(rows, self)).scalar())
 
     @contextmanager
+    def _alone(self) -> Iterator[Connection]:
+        """The connection for single statements. Kept from one to the next: one commit is written at a time, and to
+        get it from the pool would cost a quarter of what the statement does."""
+        if self._kept is not None and time.monotonic() - self._kept_since > IDLE:
+            self._give_back()  # the pool knows how to find out whether it still works
+        try:
+            with self._translated():
+                if self._kept is None:
+                    self._kept = self._engines["statement"].connect()
+                with self._kept.begin():
+                    yield self._kept
+        except BaseException:
+            self._give_back()
+            raise
+        self._kept_since = time.monotonic()
+        if not self._closes_engine:
+            self._give_back()  # others may wait for it
+
+    def _give_back(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            with suppress(Exception):
+                kept.close()
+
+    def let_go(self) -> None:
+        with self._turn:
+            self._give_back()
+
+    def begin_anew(self) -> None:
+        self._abandoned, self._kept = self._kept, None
+        super().begin_anew()
+
+    @contextmanager
     def transaction(self, mode: str) -> Iterator[Connection]:
+        with self._translated(), self._engines[mode].begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         if self._closed:
             raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
         try:
-            with self._engines[mode].begin() as connection:
-                yield connection
-        except DRIVER_ERRORS as error:
+            yield
+        except (*DRIVER_ERRORS, self._driver_error) as error:
             raise failure(error, self._name) from error
 
     @property
@@ -163,25 +208,42 @@ class _Step:
                 statement = statement.add_cte(added.cte(f"put_{table.name}"))
         compiled = statement.compile(dialect=DIALECTS["postgresql"])
         self.sql = str(compiled)
-        self._names = names
-        self._order: list[str] = compiled.positiontup
+        places = {name: place for place, name in enumerate((*PARAMETERS, *names))}
+        self._in_order = itemgetter(*(places[name] for name in compiled.positiontup))
 
     def parameters(self, rows: Rows, saver: PostgresSaver) -> tuple[Any, ...]:
-        given: dict[str, Any] = {
-            "thread": rows.thread_id,
-            "namespace": "",
-            "head": rows.head if not rows.namespace else None,
-            "owner": None if rows.release else rows.token,
-            "lease": saver.lease,
-            "expiry": saver.ttl,
-            "epoch": 1,
-            "ttl": None,
-            "witness": rows.acquire.epoch if rows.claims and rows.acquire else rows.token,
-            "place": rows.namespace,
-        }
-        parts = (rows.checkpoints, rows.values, rows.pending)
-        given.update(zip(self._names, (cell for part in parts for row in part for cell in row), strict=True))
-        return tuple(given[name] for name in self._order)
+        given: list[Any] = [
+            rows.thread_id,
+            "",
+            None if rows.namespace else rows.head,
+            1,
+            None if rows.release else rows.token,
+            saver.lease,
+            None,
+            saver.ttl,
+            rows.acquire.epoch if rows.claims and rows.acquire else rows.token,
+            rows.namespace,
+        ]
+        for part in (rows.checkpoints, rows.values, rows.pending):
+            for row in part:
+                given.extend(row)
+        values: tuple[Any, ...] = self._in_order(given)
+        return values
+
+
+PARAMETERS: Final = (
+    "thread",
+    "namespace",
+    "head",
+    "epoch",
+    "owner",
+    "lease",
+    "ttl",
+    "expiry",
+    "witness",
+    "place",
+)
+"""What every commit gives, in the order of `_Step.parameters`; the cells of its rows follow."""
 
 
 def step_of(rows: Rows) -> _Step | None:

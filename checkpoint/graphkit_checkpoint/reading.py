@@ -5,7 +5,7 @@ So checkpoints read together share the items of their lists, as successive state
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from graphkit_checkpoint.layout import (
     CheckpointBody,
     CheckpointRow,
     Layout,
+    PendingRow,
     ValueRow,
     corrupt,
 )
@@ -55,6 +56,7 @@ class Reader:
         self._rows: dict[str, tuple[CheckpointRow, CheckpointBody]] = {}
         self._logs: dict[tuple[str, str], _Log] = {}
         self._values: dict[tuple[str, str], Any] = {}
+        self._pending: dict[str, list[PendingRow]] = {}
 
     def saved(self, row: CheckpointRow, thread: ThreadState) -> Saved:
         """The checkpoint of a row, complete. Raises `CheckpointCorruptError`."""
@@ -65,8 +67,18 @@ class Reader:
         }
         return Saved(thread, self.checkpoint(row, body), values, self.pending(row.id), tip)
 
+    def look_ahead(self, rows: Sequence[CheckpointRow]) -> None:
+        """Read the pending records of all these checkpoints at once."""
+        if len(rows) > 1:
+            ids = [row.id for row in rows]
+            self._pending = {checkpoint_id: [] for checkpoint_id in ids}
+            for row in self.tables.pending(self.thread_id, self.namespace, min(ids), max(ids)):
+                self._pending.setdefault(row.checkpoint_id, []).append(row)
+
     def pending(self, checkpoint_id: str) -> list[Pending]:
-        rows = self.tables.pending(self.thread_id, self.namespace, checkpoint_id)
+        rows = self._pending.get(checkpoint_id)
+        if rows is None:
+            rows = self.tables.pending(self.thread_id, self.namespace, checkpoint_id)
         return [self.layout.open_pending(self.thread_id, self.namespace, row) for row in rows]
 
     def body(self, row: CheckpointRow) -> CheckpointBody:

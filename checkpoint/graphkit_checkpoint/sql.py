@@ -214,8 +214,11 @@ class Statements:
         log = _select(value_table, 4)
         self.select_log = text(log.where(value.start <= bindparam("b_upto")).order_by(value.start))
         self.select_whole_log = text(log.order_by(value.start))
+        at = pending_table.c.checkpoint_id
         self.select_pending = text(
-            _select(pending_table, 3).order_by(*list(pending_table.primary_key.columns))
+            _select(pending_table, 2)
+            .where(at >= bindparam("first"), at <= bindparam("last"))
+            .order_by(*list(pending_table.primary_key.columns))
         )
         keys = (column == bindparam(f"b_{column.name}") for column in pending_table.primary_key.columns)
         self.delete_pending = text(delete(pending_table).where(*keys))
@@ -508,23 +511,34 @@ class SqlTables(WriteTables):
 
     # Reading
 
+    def _fetch(self, sql: str, values: tuple[Any, ...]) -> Sequence[Any]:
+        """All rows of a SELECT, by the driver itself: what SQLAlchemy would learn of each result takes longer than
+        most of these take."""
+        cursor: Any = self.connection.connection.cursor()
+        try:
+            cursor.execute(sql, values)
+            rows: Sequence[Any] = cursor.fetchall()
+            return rows
+        finally:
+            cursor.close()
+
     def thread(self, thread_id: str, namespace: str = "") -> ThreadRow | None:
-        row = self.execute(self.select_thread, (thread_id, namespace)).one_or_none()
-        if row is None:
+        found = self._fetch(self.select_thread, (thread_id, namespace))
+        if not found:
             return None
-        head, epoch, owner, since, left, expired, ttl = row
+        head, epoch, owner, since, left, expired, ttl = found[0]
         holder = Holder(owner, since, left) if owner is not None else None
         return ThreadRow(ThreadState(head, epoch, holder), bool(expired), ttl)
 
     def checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None:
         key = (thread_id, namespace, checkpoint_id)
-        row = self.execute(self.statements.select_checkpoint, key).one_or_none()
-        return None if row is None else CheckpointRow(*row)
+        found = self._fetch(self.statements.select_checkpoint, key)
+        return CheckpointRow(*found[0]) if found else None
 
     def chain(self, thread_id: str, namespace: str, first: str, last: str) -> list[CheckpointRow]:
         # Ids sort by time, so this range holds the way from one to the other.
         key = (thread_id, namespace, first, last)
-        return [CheckpointRow(*row) for row in self.execute(self.statements.select_chain, key)]
+        return [CheckpointRow(*row) for row in self._fetch(self.statements.select_chain, key)]
 
     def recent(
         self, thread_id: str, namespace: str, before: str | None, limit: int | None
@@ -543,14 +557,16 @@ class SqlTables(WriteTables):
     ) -> list[ValueRow]:
         key = (thread_id, namespace, channel, log)
         if upto is None:
-            found = self.execute(self.statements.select_whole_log, key)
+            found = self._fetch(self.statements.select_whole_log, key)
         else:
-            found = self.execute(self.statements.select_log, (*key, upto))
-        return [ValueRow(*row) for row in found.fetchall()]
+            found = self._fetch(self.statements.select_log, (*key, upto))
+        return [ValueRow(*row) for row in found]
 
-    def pending(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[PendingRow]:
-        key = (thread_id, namespace, checkpoint_id)
-        return [PendingRow(*row) for row in self.execute(self.statements.select_pending, key)]
+    def pending(
+        self, thread_id: str, namespace: str, checkpoint_id: str, upto: str | None = None
+    ) -> list[PendingRow]:
+        key = (thread_id, namespace, checkpoint_id, upto or checkpoint_id)
+        return [PendingRow(*row) for row in self._fetch(self.statements.select_pending, key)]
 
     def pending_of(self, thread_id: str, namespace: str, kind: str, key: str) -> list[PendingRow]:
         table = pending_table.c

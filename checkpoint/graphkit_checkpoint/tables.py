@@ -48,8 +48,11 @@ class ReadTables(ABC):
         """The rows of a log that start at or below `upto` (None: all), in order."""
 
     @abstractmethod
-    def pending(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[PendingRow]:
-        """The records beside a checkpoint, ordered by (task, kind, key)."""
+    def pending(
+        self, thread_id: str, namespace: str, checkpoint_id: str, upto: str | None = None
+    ) -> list[PendingRow]:
+        """The records beside a checkpoint, or beside all from it up to `upto`, ordered by (checkpoint, task, kind,
+        key)."""
 
     @abstractmethod
     def pending_of(self, thread_id: str, namespace: str, kind: str, key: str) -> list[PendingRow]:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphkit.types import RunnableConfig
 from graphkit_checkpoint import layout, reading
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.errors import ConcurrentUpdateError, LeaseLostError
@@ -22,7 +21,6 @@ from graphkit_checkpoint.ownership import forget_token, new_token
 from graphkit_checkpoint.records import Checkpoint, Commit, Pending, Saved, ThreadState, Tip
 from graphkit_checkpoint.serde import pack
 from tests.checkpoint.storages import PostgresStorage, Storage, storage_of
-from tests.conftest import Build, Runner, State, in_a_row
 
 Values: TypeAlias = dict[str, Any]
 

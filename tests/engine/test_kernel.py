@@ -77,8 +77,8 @@ def test_the_same_run_twice_has_the_same_ids() -> None:
     assert [question.id for question in one.interrupts] == [question.id for question in other.interrupts]
     assert len(one.interrupts) == 1
     assert one.checkpoint_id == other.checkpoint_id
-    one, other = ([saved.checkpoint.id for saved in saver.history("t")] for saver in savers)
-    assert one == other
+    ids, same = ([saved.checkpoint.id for saved in saver.history("t")] for saver in savers)
+    assert ids == same
     stored = [saver.load("t") for saver in savers]
     assert [[(p.task_id, p.kind, p.key, p.value) for p in found.pending] for found in stored if found] == [
         [(p.task_id, p.kind, p.key, p.value) for p in found.pending] for found in reversed(stored) if found

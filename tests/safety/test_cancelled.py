@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from graphkit import StateGraph
 from graphkit.drivers.pools import WORKERS
+from graphkit_checkpoint.sql import SqlSaver
 from tests.faults import PATIENCE, fork_child
 from tests.safety.conftest import Report
 from tests.safety.figures import size
@@ -95,6 +96,13 @@ class Crowd:
             await self.left.get()
         return names
 
+    def held(self) -> Held:
+        """What is held beside connections, of which a pool keeps more or fewer."""
+        if isinstance(self.saver, SqlSaver):
+            self.saver.let_go()
+            self.saver.engine.dispose()
+        return held()
+
 
 class Left(NamedTuple):
     runs: int
@@ -109,10 +117,10 @@ def cancel(blocking: bool, database: str, count: int) -> Left:
         # Pools, the saver's thread and the thread of leases outlive a run: they are there from here on.
         for _ in range(2):
             await crowd.cancel_some(AT_ONCE)
-        before, names = held(), list[str]()
+        before, names = crowd.held(), list[str]()
         for _ in range(0, count, AT_ONCE):
             names += await crowd.cancel_some(AT_ONCE)
-        after, late = held(), 0
+        after, late = crowd.held(), 0
         for name in names:
             state = await crowd.graph.aget_state(thread(name))
             late += (state.values, state.next) != ({"log": ["in", "a"]}, ("b",))

@@ -19,13 +19,14 @@ from graphkit_checkpoint.errors import (
 )
 
 DRIVER: Final = "postgresql+psycopg"
-IDLE: Final = 0.1
+IDLE: Final = 0.02
 """Seconds after which a connection of the pool is tried before it is used again."""
 LAST_USE: Final = "graphkit_last_use"
 SETUP_LOCK: Final = 0x67726170686B6974
 """The advisory lock ("graphkit" in ASCII) under which tables are made: PostgreSQL cannot do that twice at once."""
 
 DRIVER_ERRORS: Final = (sql_errors.DBAPIError, sql_errors.TimeoutError, UnicodeDecodeError)
+"""What SQLAlchemy raises; psycopg's own are `engine.dialect.loaded_dbapi.Error`."""
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _BUSY: Final = ("40001", "40P01", "55P03", "57014")  # serialization, deadlock, lock timeout, cancelled
@@ -114,7 +115,8 @@ def failure(error: BaseException, name: str) -> StorageError:
     if isinstance(error, sql_errors.TimeoutError):
         return StorageBusyError(f"{name} has no free connection ({text}); try the same call again")
     # Without a state the server has not answered.
-    state = getattr(cause, "sqlstate", None) or ("08" if isinstance(error, _CONNECTION) else "")
+    gone = isinstance(error, _CONNECTION) or type(cause).__name__ in ("OperationalError", "InterfaceError")
+    state = getattr(cause, "sqlstate", None) or ("08" if gone else "")
     if state.startswith(_BUSY):
         return StorageBusyError(f"{name} is busy ({text}); try the same call again")
     if state.startswith(_UNAVAILABLE):

@@ -286,10 +286,10 @@ def commits(framework: Framework, saver: Any) -> Sample:
 
 
 SCENARIOS = [
-    Scenario("superstep, no checkpointer, sync", "µs", Target("ratio", 10), superstep),
-    Scenario("superstep, no checkpointer, async", "µs", Target("ratio", 10), superstep_async),
-    Scenario("superstep, in-memory saver", "µs", Target("ratio", 10), superstep, "memory"),
-    Scenario("superstep, SQLite NORMAL", "µs", Target("ratio", 4), superstep, "sqlite"),
+    Scenario("superstep, no checkpointer, sync", "µs", Target("ratio", 15), superstep),
+    Scenario("superstep, no checkpointer, async", "µs", Target("ratio", 15), superstep_async),
+    Scenario("superstep, in-memory saver", "µs", Target("ratio", 15), superstep, "memory"),
+    Scenario("superstep, SQLite NORMAL", "µs", Target("ratio", 5), superstep, "sqlite"),
     Scenario(
         "superstep, SQLite NORMAL, async saver", "µs", Target("ratio", 5), superstep_async, "sqlite async"
     ),
@@ -311,7 +311,7 @@ SCENARIOS = [
     Scenario("fan-out of 1000, SQLite NORMAL, per task", "µs", Target("ratio", 15), fan_out, "sqlite"),
     Scenario("interrupt → resume, in-memory saver", "ms", Target("ratio", 12), ask_and_resume, "memory"),
     Scenario("interrupt → resume, SQLite NORMAL", "ms", Target("ratio", 8), ask_and_resume, "sqlite"),
-    Scenario("superstep cost, 3000 nodes ÷ 100 nodes", "×", Target("at most", 1.5), growth_with_nodes),
+    Scenario("superstep cost, 3000 nodes ÷ 100 nodes", "×", Target("at most", 1.3), growth_with_nodes),
     Scenario("compile a graph of 1000 nodes", "ms", Target("ratio", 15), compile_large),
     Scenario(
         f"commits of a run of {COMMITTED_SUPERSTEPS} supersteps",

@@ -21,7 +21,7 @@ from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.graph import START, StateGraph
 from graphkit.types import Command, Interrupt, RunnableConfig, RunResult, StateSnapshot, interrupt
-from graphkit_checkpoint.sql import TABLES
+from graphkit_checkpoint.statements import TABLES
 from tests.postgres import PostgresServer, PostgresUnavailableError
 
 # The same examples every time: a run that fails can be repeated.

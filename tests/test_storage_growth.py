@@ -7,6 +7,7 @@ import operator
 import random
 import string
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -18,7 +19,7 @@ from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.graph.message import add_messages
 from graphkit.types import RunnableConfig
-from tests.conftest import EMPTY, Graph, Reopen, Runner, Saver, graph_of, says
+from tests.conftest import EMPTY, Graph, Reopen, Runner, Saver, graph_of, in_a_row, says
 
 CHANCE = random.Random(20)
 """Text that does not compress, the same every time."""
@@ -244,6 +245,24 @@ def test_runs_at_the_same_time_share_commits(open_sqlite: Callable[[], Saver]) -
     assert all(
         len(list(graph.get_state_history({"configurable": {"thread_id": str(run)}}))) == 7 for run in (0, 49)
     )
+
+
+def test_no_commit_is_forgotten_in_a_queue(
+    open_sqlite: Callable[[], Saver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever gets to write takes along what came before; its own may not be among the first."""
+    monkeypatch.setattr("graphkit_checkpoint.sql.MOST_AT_ONCE", 1)
+    nodes = {name: says(name) for name in ("a", "b", "c", "d")}
+    graph = graph_of(nodes, in_a_row(*nodes), saver=open_sqlite())
+
+    def invoke(run: int) -> Any:
+        return graph.invoke(EMPTY, {"configurable": {"thread_id": str(run)}})
+
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(invoke, range(64)))
+    assert results == [{"log": ["a", "b", "c", "d"]}] * 64
+    for run in range(64):
+        assert graph.get_state({"configurable": {"thread_id": str(run)}}).values == results[run]
 
 
 def test_a_commit_that_is_refused_leaves_those_beside_it_alone(open_sqlite: Callable[[], Saver]) -> None:

@@ -42,6 +42,7 @@ from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, L
 from graphkit_checkpoint.reading import Reader
 from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending, Saved, ThreadState, Usage
 from graphkit_checkpoint.tables import ReadTables, WriteTables
+from graphkit_checkpoint.writing import encode
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -182,11 +183,11 @@ class BaseCheckpointSaver(SaverInterface, ABC):
     def commit(self, commit: Commit) -> None:
         """Encode and write. Raises `UnserializableStateError` and `StateTooLargeError` before anything is
         written, `ConcurrentUpdateError` if the claim fails, `LeaseLostError` if it was lost."""
-        self.write(self.layout.encode(commit))
+        self.write(encode(self.layout, commit))
 
     def encode(self, commit: Commit) -> Rows:
         """The first half of `commit`, for callers that write later: values are read now."""
-        return self.layout.encode(commit)
+        return encode(self.layout, commit)
 
     def begin_write(self, rows: Rows) -> Future[None]:
         """`write` in the saver's own thread."""

@@ -49,7 +49,13 @@ from graphkit_checkpoint.layout import (
 from graphkit_checkpoint.ownership import Holder, forget_token, is_alive, new_token
 from graphkit_checkpoint.records import SCALAR
 from graphkit_checkpoint.serde import unpack
-from graphkit_checkpoint.sql import checkpoint_table, metadata, pending_table, thread_table, value_table
+from graphkit_checkpoint.statements import (
+    checkpoint_table,
+    metadata,
+    pending_table,
+    thread_table,
+    value_table,
+)
 
 Row = Any
 """A row of an old table: its columns are attributes."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple, Self, Unpack
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 from sqlalchemy import Column, bindparam, column, func, insert, select, true, update, values
 from sqlalchemy.engine import URL, Connection, Engine
@@ -17,10 +17,9 @@ from graphkit_checkpoint.base import SaverOptions
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, IDLE, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
-from graphkit_checkpoint.sql import (
+from graphkit_checkpoint.sql import SqlSaver, SqlTables
+from graphkit_checkpoint.statements import (
     DIALECTS,
-    SqlSaver,
-    SqlTables,
     checkpoint_table,
     hold_values,
     insert_thread,
@@ -73,11 +72,6 @@ class PostgresSaver(SqlSaver):
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """The saver for a URL; use it in `with` or `async with`, which closes it."""
-        return cls(conn_string, **options)
 
     def setup(self) -> None:
         with self.transaction("write") as connection:

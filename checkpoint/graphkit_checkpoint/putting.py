@@ -35,6 +35,7 @@ from graphkit_checkpoint.showing import (
     versions_of,
 )
 from graphkit_checkpoint.tables import ReadTables, WriteTables
+from graphkit_checkpoint.writing import encode
 
 OVER: Final[Mapping[str, Any]] = {"next": [], "ran": []}
 """The engine's account at a checkpoint from outside: nothing runs next, so a graph can take a new input."""
@@ -161,7 +162,7 @@ class Given:
         # Nobody ever sees the token: the thread is given back at once.
         commit = Commit(*self.place, "", tip, True, seen.thread, True, (point,))
         try:
-            rows = self.layout.encode(commit)
+            rows = encode(self.layout, commit)
         except UnstorableError as error:
             raise self._explained(error) from error
         body = self.layout.open_checkpoint(*self.place, rows.checkpoints[0])
@@ -247,7 +248,7 @@ class GivenWrites:
             self.thread_id, self.namespace, "", Tip(), True, thread, True, at=self.at, pending=fresh
         )
         try:
-            return self.layout.encode(commit)
+            return encode(self.layout, commit)
         except UnstorableError as error:
             key = error.record[1] if error.record else ""
             channel = self.records[key].value[0]

@@ -1,8 +1,4 @@
-"""Threads in a relational database: tables and statements, written once with SQLAlchemy Core.
-
-Statements of the hot path are compiled once per saver to the text of its dialect and run through the
-driver with positional values: the same SQL as through Core, without building it again on every step.
-"""
+"""Threads in a relational database: one saver over SQLAlchemy for all of them."""
 
 from __future__ import annotations
 
@@ -14,32 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    Integer,
-    LargeBinary,
-    MetaData,
     Table,
-    Text,
-    bindparam,
     delete,
     func,
     insert,
     inspect,
     literal_column,
-    null,
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.expression import ClauseElement
-from sqlalchemy.sql.functions import FunctionElement
 
 from graphkit_checkpoint.admission import conflict, current, lost
 from graphkit_checkpoint.base import BaseCheckpointSaver
@@ -54,231 +37,24 @@ from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, Rows, ValueRow
 from graphkit_checkpoint.ownership import Holder, leases
 from graphkit_checkpoint.records import ThreadState
+from graphkit_checkpoint.statements import (
+    SCHEMA_VERSION,
+    TABLES,
+    Statements,
+    checkpoint_table,
+    metadata,
+    now,
+    pending_table,
+    schema_table,
+    thread_table,
+    value_table,
+)
 from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
-SCHEMA_VERSION: Final = 2
-PREFIX: Final = "graphkit_"
 MOST_AT_ONCE: Final = 256
 """How many commits of different runs are written in one transaction at most."""
 FOR_ALL: Final = (StorageBusyError, StorageUnavailableError, StorageCorruptError)
 """What fails a transaction whatever is written in it."""
-
-
-class now(FunctionElement[float]):
-    """Unix time by the clock of the database, in seconds."""
-
-    type = Double()
-    inherit_cache = True
-
-
-@compiles(now, "sqlite")
-def _(element: now, compiler: Any, **options: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
-
-
-@compiles(now, "postgresql")
-def _(element: now, compiler: Any, **options: Any) -> str:
-    return "extract(epoch from clock_timestamp())::double precision"
-
-
-Name: Final = Text().with_variant(Text(collation="C"), "postgresql")
-"""Ids are compared byte by byte, whatever language the database speaks."""
-
-metadata = MetaData()
-
-schema_table = Table(
-    f"{PREFIX}schema", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
-)
-
-thread_table = Table(
-    f"{PREFIX}thread",
-    metadata,
-    Column("thread_id", Name, primary_key=True),
-    Column("namespace", Name, primary_key=True),
-    Column("head", Name),
-    Column("epoch", BigInteger, nullable=False),
-    Column("owner", Text),
-    Column("since", Double),
-    Column("lease", Double),
-    Column("ttl", Double),
-    Column("expiry", Double),
-    sqlite_with_rowid=False,
-)
-
-checkpoint_table = Table(
-    f"{PREFIX}checkpoint",
-    metadata,
-    Column("thread_id", Name, primary_key=True),
-    Column("namespace", Name, primary_key=True),
-    Column("id", Name, primary_key=True),
-    Column("parent_id", Name),
-    Column("base_id", Name, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-value_table = Table(
-    f"{PREFIX}value",
-    metadata,
-    Column("thread_id", Name, primary_key=True),
-    Column("namespace", Name, primary_key=True),
-    Column("channel", Name, primary_key=True),
-    Column("log", Name, primary_key=True),
-    Column("start", BigInteger, primary_key=True, autoincrement=False),
-    Column("length", BigInteger, nullable=False),
-    Column("kind", Integer, nullable=False),
-    Column("previous", Name),
-    Column("body", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
-
-pending_table = Table(
-    f"{PREFIX}write",
-    metadata,
-    Column("thread_id", Name, primary_key=True),
-    Column("namespace", Name, primary_key=True),
-    Column("checkpoint_id", Name, primary_key=True),
-    Column("task_id", Name, primary_key=True),
-    Column("kind", Name, primary_key=True),
-    Column("key", Name, primary_key=True),
-    Column("body", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
-
-DIALECTS: Final[dict[str, Any]] = {
-    # Positional parameters, whatever style the engine was made with.
-    "sqlite": sqlite.dialect(paramstyle="qmark"),
-    "postgresql": postgresql.psycopg.dialect(paramstyle="format"),  # type: ignore[no-untyped-call]
-}
-
-TABLES: Final = (pending_table, value_table, checkpoint_table, thread_table)
-
-
-class Statements:
-    """The hot path's statements as text of one dialect. Values are given in the order of their parameters."""
-
-    @staticmethod
-    @functools.cache
-    def of(dialect: str) -> Statements:
-        """Those of a dialect, "sqlite" or "postgresql": making them takes longer than opening a database."""
-        return Statements(DIALECTS[dialect])
-
-    def __init__(self, dialect: Any) -> None:
-        def text(statement: ClauseElement) -> str:
-            return str(statement.compile(dialect=dialect))
-
-        thread, value, checkpoint = thread_table.c, value_table.c, checkpoint_table.c
-        replaces = functools.partial(upsert, dialect.name)
-        self.insert_thread = text(insert_thread(dialect.name))
-        self.insert_checkpoint = text(insert(checkpoint_table))
-        self.upsert_checkpoint = text(
-            replaces(checkpoint_table, ("parent_id", "base_id", "step", "body", "checksum"))
-        )
-        self.insert_value = text(insert(value_table))
-        self.upsert_pending = text(replaces(pending_table, ("body", "checksum")))
-        # Parameters in the order of SET (the table's), then of WHERE.
-        this = (thread.thread_id == bindparam("thread"), thread.namespace == bindparam("namespace"))
-        claim = update(thread_table).values(hold_values(claims=True))
-        self.claim = text(claim.where(*this, thread.epoch == bindparam("witness")))
-        self.hold = text(
-            update(thread_table).values(hold_values()).where(*this, thread.owner == bindparam("witness"))
-        )
-        self.renew = text(
-            update(thread_table)
-            .values(lease=now() + bindparam("lease", type_=Double), epoch=thread.epoch + literal_column("1"))
-            .where(*this, thread.owner == bindparam("witness"))
-        )
-        self.move_head = text(
-            update(thread_table)
-            .values(head=bindparam("new_head"), epoch=thread.epoch + literal_column("1"), owner=null())
-            .where(*this)
-        )
-        state = select(
-            thread.head,
-            thread.epoch,
-            thread.owner,
-            thread.since,
-            (thread.lease - now()).label("left"),
-            (thread.expiry <= now()).label("expired"),
-            thread.ttl,
-        ).where(*this)
-        self.select_thread = text(state)
-        self.lock_thread = text(state.with_for_update())
-        self.select_checkpoint = text(_select(checkpoint_table, 3))
-        chain = _select(checkpoint_table, 2)
-        self.select_chain = text(
-            chain.where(checkpoint.id >= bindparam("first"), checkpoint.id <= bindparam("last"))
-        )
-        log = _select(value_table, 4)
-        self.select_log = text(log.where(value.start <= bindparam("b_upto")).order_by(value.start))
-        self.select_whole_log = text(log.order_by(value.start))
-        at = pending_table.c.checkpoint_id
-        self.select_pending = text(
-            _select(pending_table, 2)
-            .where(at >= bindparam("first"), at <= bindparam("last"))
-            .order_by(*list(pending_table.primary_key.columns))
-        )
-        keys = (column == bindparam(f"b_{column.name}") for column in pending_table.primary_key.columns)
-        self.delete_pending = text(delete(pending_table).where(*keys))
-        row = tuple(column == bindparam(f"b_{column.name}") for column in value_table.primary_key.columns)
-        self.delete_value = text(delete(value_table).where(*row))
-        self.delete_folded = text(
-            delete(value_table).where(
-                *row[:4], value.start > bindparam("b_first"), value.start <= bindparam("b_last")
-            )
-        )
-        folded: dict[str, Any] = {
-            name: bindparam(f"f_{name}") for name in ("length", "kind", "body", "checksum")
-        }
-        self.update_folded = text(update(value_table).values(folded).where(*row))
-
-
-def _select(table: Table, keys: int) -> Any:
-    """The columns after thread and namespace, of the rows with these values of the first `keys` key columns."""
-    columns = list(table.primary_key.columns)[:keys]
-    return select(*list(table.c)[2:]).where(*(column == bindparam(f"b_{column.name}") for column in columns))
-
-
-def upsert(dialect: str, table: Table, replaced: Sequence[str]) -> Any:
-    """INSERT that replaces columns of an existing row (none: leaves it alone); both databases spell it alike,
-    Core has it twice."""
-    statement: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect](table)
-    key = list(table.primary_key.columns)
-    if not replaced:
-        return statement.on_conflict_do_nothing(index_elements=key)
-    return statement.on_conflict_do_update(
-        index_elements=key, set_={name: statement.excluded[name] for name in replaced}
-    )
-
-
-def hold_values(claims: bool = False) -> dict[str, Any]:
-    """What a commit sets in the thread's row."""
-    thread = thread_table.c
-    held: dict[str, Any] = {
-        "head": func.coalesce(bindparam("head"), thread.head),
-        "epoch": thread.epoch + literal_column("1"),
-        "owner": bindparam("owner"),
-        "lease": now() + bindparam("lease", type_=Double),
-        "expiry": now() + func.coalesce(thread.ttl, bindparam("expiry", type_=Double)),
-    }
-    return {**held, "since": now()} if claims else held
-
-
-def insert_thread(dialect: str) -> Any:
-    """INSERT of a thread's row; no row if there is one already."""
-    return upsert(dialect, thread_table, ()).values(
-        thread_id=bindparam("thread"),
-        namespace=bindparam("namespace"),
-        head=bindparam("head"),
-        epoch=bindparam("epoch"),
-        owner=bindparam("owner"),
-        since=now(),
-        lease=now() + bindparam("lease", type_=Double),
-        ttl=bindparam("ttl"),
-        expiry=now() + bindparam("expiry", type_=Double),
-    )
 
 
 class _Job:
@@ -309,6 +85,11 @@ class SqlSaver(BaseCheckpointSaver):
         self._turn = threading.Lock()
         self._inherited: Any = None
         survive_forks(self)
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """The saver for a path or URL; use it in `with` or `async with`, which closes it."""
+        return cls(conn_string, **options)  # type: ignore[arg-type]  # a subclass takes what users give
 
     @abstractmethod
     def transaction(self, mode: str) -> AbstractContextManager[Connection]:
@@ -349,8 +130,8 @@ class SqlSaver(BaseCheckpointSaver):
 
     def _finish(self, job: _Job) -> None:
         with self._turn:
-            if not job.done:
-                self._write_waiting()
+            while not job.done:
+                self._write_waiting(job)
         rows = job.rows
         if job.error is not None and not self._arrived(rows, job.error):
             raise job.error
@@ -369,15 +150,15 @@ class SqlSaver(BaseCheckpointSaver):
         except StorageError:
             return False
 
-    def _write_waiting(self) -> None:
+    def _write_waiting(self, own: _Job) -> None:
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
         # In one order everywhere, so that two processes do not wait for each other's rows.
         jobs.sort(key=lambda job: job.rows.thread_id)
         try:
             self._write_together(jobs)
         except BaseException:
-            # This thread was interrupted; the others still wait for theirs.
-            self._waiting.extendleft(job for job in reversed(jobs) if not job.done)
+            # This thread was interrupted, and its run with it; the others still wait for theirs.
+            self._waiting.extendleft(job for job in reversed(jobs) if not (job.done or job is own))
             raise
 
     def _write_together(self, jobs: list[_Job]) -> None:

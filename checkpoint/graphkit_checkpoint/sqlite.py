@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Unpack
 
 from sqlalchemy.engine import Connection, Engine
 
@@ -22,7 +22,8 @@ from graphkit_checkpoint.engines.sqlite import (
 )
 from graphkit_checkpoint.engines.sqlite_errors import failure
 from graphkit_checkpoint.errors import StorageCorruptError, StorageUnavailableError
-from graphkit_checkpoint.sql import PREFIX, SCHEMA_VERSION, SqlSaver, recorded_version
+from graphkit_checkpoint.sql import SqlSaver, recorded_version
+from graphkit_checkpoint.statements import PREFIX, SCHEMA_VERSION
 
 Synchronous = Literal["FULL", "NORMAL"]
 HEADER = b"SQLite format 3\0"
@@ -74,11 +75,6 @@ class SqliteSaver(SqlSaver):
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """The saver for a path; use it in `with` or `async with`, which closes it."""
-        return cls(conn_string, **options)
 
     def _connect(self) -> Connection:
         """The saver's own connection, with transactions as it needs them."""

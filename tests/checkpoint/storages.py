@@ -14,8 +14,8 @@ from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, ValueRow
 from graphkit_checkpoint.memory import InMemorySaver, _Tables
 from graphkit_checkpoint.postgres import PostgresSaver
-from graphkit_checkpoint.sql import checkpoint_table, metadata, pending_table, value_table
 from graphkit_checkpoint.sqlite import SqliteSaver
+from graphkit_checkpoint.statements import checkpoint_table, metadata, pending_table, value_table
 
 Row: TypeAlias = dict[str, Any]
 

@@ -36,6 +36,7 @@ from graphkit_checkpoint.conformance.store import STORE_CHECKS
 from graphkit_checkpoint.layout import Layout, Rows
 from graphkit_checkpoint.records import Checkpoint, Commit
 from graphkit_checkpoint.store import rows as store_rows
+from graphkit_checkpoint.writing import encode
 
 IN_MEMORY = {
     "several objects": "every object has memory of its own",
@@ -159,9 +160,9 @@ class WritesHalf(Faulty):
     def commit(self, commit: Commit) -> None:
         if len(commit.checkpoints) > 1:
             first = Commit(**{**_fields(commit), "checkpoints": commit.checkpoints[:1]})
-            self.write(self.layout.encode(first))
+            self.write(encode(self.layout, first))
             commit = Commit(**{**_fields(commit), "checkpoints": commit.checkpoints[1:], "claims": False})
-        self.write(self.layout.encode(commit))
+        self.write(encode(self.layout, commit))
 
 
 class KnowsOnlyTheHead(Faulty):

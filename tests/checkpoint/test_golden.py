@@ -21,7 +21,7 @@ from graphkit import Command
 from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit_checkpoint.serde import fingerprint
-from graphkit_checkpoint.sql import SCHEMA_VERSION
+from graphkit_checkpoint.statements import SCHEMA_VERSION
 from tests.golden.make import APPENDED, EVERYTHING, FOLDER, GRAPHS, LETTER, Invoice, at, seen
 
 FILES = sorted(path.name for suffix in ("sqlite", "sql") for path in FOLDER.glob(f"schema-*.{suffix}"))

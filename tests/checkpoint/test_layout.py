@@ -20,6 +20,7 @@ from graphkit_checkpoint.layout import FOLD, LOOSE_BYTES, MOST_FORKS, SMALLEST_B
 from graphkit_checkpoint.ownership import forget_token, new_token
 from graphkit_checkpoint.records import Checkpoint, Commit, Pending, Saved, ThreadState, Tip
 from graphkit_checkpoint.serde import pack
+from graphkit_checkpoint.writing import encode
 from tests.checkpoint.storages import PostgresStorage, Storage, storage_of
 
 Values: TypeAlias = dict[str, Any]
@@ -77,21 +78,21 @@ def test_a_fork_is_read_along_its_own_branch(saver: BaseCheckpointSaver) -> None
 def test_a_row_lists_what_changed_not_what_is_there() -> None:
     tip = Tip()
     wide = point(0, **{f"k{n}": n for n in range(1000)})
-    first = Layout().encode(Commit("t", "", "w", tip, checkpoints=(wide,)))
-    second = Layout().encode(Commit("t", "", "w", tip, checkpoints=(point(1, k1="new"),)))
+    first = encode(Layout(), Commit("t", "", "w", tip, checkpoints=(wide,)))
+    second = encode(Layout(), Commit("t", "", "w", tip, checkpoints=(point(1, k1="new"),)))
     assert len(first.checkpoints[0].body) > 10_000
     assert len(second.checkpoints[0].body) < 100
 
 
 def test_a_refused_commit_leaves_the_tip_as_it_was() -> None:
     tip = Tip()
-    Layout().encode(Commit("t", "", "w", tip, checkpoints=(point(0, log=[1], k=1),)))
+    encode(Layout(), Commit("t", "", "w", tip, checkpoints=(point(0, log=[1], k=1),)))
     before = copy.deepcopy((tip.versions, tip.growth, tip.base, tip.weight))
     refused = Checkpoint(
         "c0001", "c0000", 1, "loop", 1.5, changed={"log": [1, 2], "k": object()}, extended={"log": 1}
     )
     with pytest.raises(TypeError):
-        Layout().encode(Commit("t", "", "w", tip, checkpoints=(point(1, log=[1, 2], k=2), refused)))
+        encode(Layout(), Commit("t", "", "w", tip, checkpoints=(point(1, log=[1, 2], k=2), refused)))
     assert (tip.versions, tip.growth, tip.base, tip.weight) == before
 
 

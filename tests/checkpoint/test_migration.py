@@ -31,7 +31,7 @@ from graphkit.errors import CheckpointCorruptError, EncryptionError, StorageBusy
 from graphkit_checkpoint import migrations
 from graphkit_checkpoint.ownership import _process_prefix, forget_token, new_token
 from graphkit_checkpoint.serde import pack, unpack
-from graphkit_checkpoint.sql import SCHEMA_VERSION, schema_table
+from graphkit_checkpoint.statements import SCHEMA_VERSION, schema_table
 from graphkit_checkpoint.store.sqlite import SqliteStore
 from tests.golden.make import FOLDER, seen
 

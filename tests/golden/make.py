@@ -34,7 +34,7 @@ from graphkit.channels import EphemeralValue
 from graphkit.checkpoint.serde import register_type
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.types import RunnableConfig
-from graphkit_checkpoint.sql import SCHEMA_VERSION
+from graphkit_checkpoint.statements import SCHEMA_VERSION
 
 FOLDER: Final = Path(__file__).parent
 APPENDED: Final = 66

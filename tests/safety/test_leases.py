@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, make_url, select
 
 from graphkit import StateGraph
 from graphkit.errors import ConcurrentUpdateError, LeaseLostError
-from graphkit_checkpoint.sql import TABLES
+from graphkit_checkpoint.statements import TABLES
 from tests.faults import PATIENCE, Witness, fork_child
 from tests.safety.conftest import Report
 from tests.safety.figures import chance, size

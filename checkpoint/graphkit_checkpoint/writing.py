@@ -1,0 +1,361 @@
+"""Commits on their way into rows: of every value only what is new, as far as that is known.
+
+The counterpart of `reading`. The tip of a run is advanced at the very end, so a value that is refused leaves it as
+it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from graphkit_checkpoint.errors import UnstorableError
+from graphkit_checkpoint.layout import (
+    FOLD,
+    FORMAT,
+    GIVEN,
+    LIST,
+    LOOSE_BYTES,
+    MAP,
+    MOST_FORKS,
+    PLAIN,
+    SEGMENT,
+    SMALL_GIVEN,
+    SMALLEST_BASE,
+    CheckpointBody,
+    CheckpointRow,
+    Fold,
+    Layout,
+    PendingRow,
+    Rows,
+)
+from graphkit_checkpoint.records import (
+    SCALAR,
+    Checkpoint,
+    Commit,
+    Digest,
+    Growth,
+    Pending,
+    Version,
+)
+from graphkit_checkpoint.serde import pack, pack_items, unpack
+
+_KINDS: Final[dict[type, int]] = {list: LIST, dict: MAP}
+_SURE_KEYS: Final = frozenset({str, int, bool, bytes, NoneType})
+
+
+def encode(layout: Layout, commit: Commit) -> Rows:
+    """The rows of a commit; advances its tip. Raises `UnserializableStateError` and `StateTooLargeError`, which
+    name channel or record; the tip is as it was then."""
+    checkpoints = commit.checkpoints
+    rows = Rows(
+        commit.thread_id,
+        commit.namespace,
+        commit.token,
+        commit.claims,
+        commit.acquire,
+        commit.release,
+        checkpoints[-1].id if checkpoints else None,
+    )
+    # Of several records of one name the last stays: PostgreSQL cannot write a row twice in one statement.
+    named = {(record.task_id, record.kind, record.key): record for record in commit.pending}
+    for pending in named.values():
+        rows.pending.append(_pending_row(layout, rows, commit.at, pending))
+    rows.forget.extend((commit.at, *record) for record in commit.forget)
+    if checkpoints:
+        _Writing(layout, rows, commit).write()
+    return rows
+
+
+def _pending_row(layout: Layout, rows: Rows, at: str, pending: Pending) -> PendingRow:
+    try:
+        body = layout.limited(pack(pending.value))
+    except UnstorableError as error:
+        error.record = (pending.kind, pending.key)
+        error.task_id = pending.task_id
+        raise
+    return layout.cover_pending(
+        rows.thread_id, rows.namespace, (at, pending.task_id, pending.kind, pending.key), body
+    )
+
+
+class Span(NamedTuple):
+    """Where the items that a commit wrote for a channel are: a part of a log, or a value."""
+
+    log: str
+    start: int
+    length: int
+    body: bytes = b""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Draft:
+    """A checkpoint with its values stored and its own row still to be made."""
+
+    checkpoint: Checkpoint
+    base_id: str
+    changed: dict[str, int | None]
+    spans: dict[str, Span]
+    versions: dict[str, Version] | None
+
+
+class _Writing:
+    """The checkpoints of one commit on their way into rows. The tip is changed at the very end."""
+
+    def __init__(self, layout: Layout, rows: Rows, commit: Commit) -> None:
+        self.layout = layout
+        self.rows = rows
+        self.checkpoints = commit.checkpoints
+        self.tip = commit.tip
+        self.versions: dict[str, Version | None] = {}
+        self.growth: dict[str, Growth | None] = {}
+        self.base, self.weight = commit.tip.base, commit.tip.weight
+
+    def write(self) -> None:
+        drafts = [self._draft(checkpoint) for checkpoint in self.checkpoints]
+        for draft, following in zip(drafts, [*drafts[1:], None], strict=True):
+            self.rows.checkpoints.append(self._row(draft, following))
+        tip = self.tip
+        tip.base, tip.weight = self.base, self.weight
+        _update(tip.versions, self.versions)
+        _update(tip.growth, self.growth)
+
+    def _draft(self, checkpoint: Checkpoint) -> _Draft:
+        changed: dict[str, int | None] = {}
+        spans: dict[str, Span] = {}
+        for channel, value in checkpoint.changed.items():
+            try:
+                changed[channel], spans[channel] = self._store(checkpoint, channel, value)
+            except UnstorableError as error:
+                error.channel = channel
+                raise
+        for channel in checkpoint.cleared:
+            self.versions[channel] = self.growth[channel] = None
+        self.weight += 1 + len(checkpoint.changed) + len(checkpoint.cleared)
+        versions = None
+        # The way to a base is read as a range of ids; a parent with a larger id, put from outside, is not in it.
+        backwards = checkpoint.id < (checkpoint.parent_id or "")
+        if not self.base or backwards or self.weight > max(SMALLEST_BASE, len(self.tip.versions)):
+            versions = dict(self.tip.versions)
+            _update(versions, self.versions)
+            self.base, self.weight = checkpoint.id, 0
+        return _Draft(checkpoint, self.base, changed, spans, versions)
+
+    # Values
+
+    def _store(self, checkpoint: Checkpoint, channel: str, value: Any) -> tuple[int | None, Span]:
+        """Write what is new of a value; returns how the checkpoint lists it and where the new part is."""
+        kind = _KINDS.get(type(value), PLAIN)
+        if kind == PLAIN or not value:
+            body = self.layout.limited(pack(value))
+            self._put(channel, checkpoint.id, 0, 0, PLAIN, None, body)
+            self.versions[channel], self.growth[channel] = Version(checkpoint.id, SCALAR), None
+            return None, Span(checkpoint.id, 0, SCALAR)
+        version = self.versions[channel] if channel in self.versions else self.tip.versions.get(channel)
+        growth = self.growth[channel] if channel in self.growth else self.tip.growth.get(channel)
+        if version is not None and growth is not None and growth.kind == kind:
+            extension = _extension(checkpoint, channel, value, version, growth)
+        else:
+            extension = _Extension(pack_items(value), 0, len(value), complete=True)
+        if extension.complete or growth is None or version is None:
+            return self._begin(checkpoint.id, channel, kind, extension)
+        return self._extend(checkpoint.id, channel, version, growth, extension)
+
+    def _begin(self, log: str, channel: str, kind: int, whole: _Extension) -> tuple[int, Span]:
+        body = self.layout.limited(whole.body)
+        self._put(channel, log, 0, whole.length, kind, None, body)
+        self.versions[channel] = Version(log, whole.length)
+        self.growth[channel] = Growth(kind, len(body), Digest((), len(body), crc32(body)), len(body))
+        return whole.length, Span(log, 0, whole.length, body)
+
+    def _extend(
+        self, checkpoint_id: str, channel: str, version: Version, growth: Growth, more: _Extension
+    ) -> tuple[int, Span]:
+        body, count = self.layout.limited(more.body), more.length
+        start, length = version.length, version.length + count
+        shared = growth.shared and count > 0
+        log = checkpoint_id if shared else version.log
+        loose = self._placed(channel, log, version, growth, body, count) if count else growth.loose
+        self.versions[channel] = Version(log, length)
+        self.growth[channel] = Growth(
+            growth.kind,
+            growth.size + len(body),
+            None if growth.digest is None else _continued(growth.digest, body),
+            growth.first_size,
+            growth.forks + shared,
+            growth.shared and not shared,
+            loose,
+        )
+        return (length if shared else -length), Span(log, start, count, body)
+
+    def _placed(
+        self, channel: str, log: str, version: Version, growth: Growth, body: bytes, count: int
+    ) -> tuple[tuple[int, bytes], ...]:
+        """Write one extension, or fold it with the loose rows before it; returns the loose rows there are."""
+        start = version.length
+        if growth.shared:
+            self._put(channel, log, start, count, growth.kind, version.log, body)
+            return ()
+        if len(body) > LOOSE_BYTES:
+            self._put(channel, log, start, count, growth.kind, None, body)
+            return ()
+        loose = (*growth.loose, (start, body))
+        if len(loose) < FOLD:
+            self._put(channel, log, start, count, growth.kind, None, body)
+            return loose
+        first = loose[0][0]
+        key = (channel, log, first, start + count - first, growth.kind + SEGMENT, None)
+        joined = b"".join(part for _, part in loose)
+        row = self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, joined)
+        self.rows.folds.append(Fold(channel, log, first, start, row.length, row.kind, row.body, row.checksum))
+        return ()
+
+    def _put(
+        self, channel: str, log: str, start: int, count: int, kind: int, previous: str | None, body: bytes
+    ) -> None:
+        key = (channel, log, start, count, kind, previous)
+        self.rows.values.append(self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, body))
+
+    # Checkpoints
+
+    def _row(self, draft: _Draft, following: _Draft | None) -> CheckpointRow:
+        checkpoint = draft.checkpoint
+        try:
+            metadata = self.layout.limited(pack(dict(checkpoint.metadata))) if checkpoint.metadata else None
+            work = self.layout.limited(pack(dict(checkpoint.work))) if checkpoint.work else None
+            given = None if checkpoint.given is None else self._given(checkpoint, checkpoint.given, following)
+        except UnstorableError as error:
+            error.record = ("input or metadata", "")
+            raise
+        body = CheckpointBody(
+            FORMAT,
+            checkpoint.created_at,
+            checkpoint.source,
+            metadata,
+            dict(checkpoint.control),
+            work,
+            draft.changed,
+            list(checkpoint.cleared),
+            given,
+            draft.versions,
+        )
+        key = (checkpoint.id, checkpoint.parent_id, draft.base_id, checkpoint.step)
+        return self.layout.cover_checkpoint(self.rows.thread_id, self.rows.namespace, key, body)
+
+    def _given(
+        self, checkpoint: Checkpoint, writes: Sequence[tuple[str, Any]], following: _Draft | None
+    ) -> list[Any]:
+        applied = following if following and following.checkpoint.parent_id == checkpoint.id else None
+        if len({channel for channel, _ in writes}) < len(writes):
+            applied = None  # what became of several writes says nothing of each
+        return [
+            self._given_write(f"{index}:{channel}", checkpoint.id, channel, value, applied)
+            for index, (channel, value) in enumerate(writes)
+        ]
+
+    def _given_write(self, name: str, at: str, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
+        """A write from outside: by itself, or where the next checkpoint has what became of it."""
+        if applied is not None and channel in applied.spans:
+            span, checkpoint = applied.spans[channel], applied.checkpoint
+            if checkpoint.changed[channel] is value:
+                log, length = self._version_of(applied, channel)
+                return [channel, channel, log, 0, length]
+            if span.length == _items_in(value) and (
+                channel in checkpoint.extended or (type(value) in _KINDS and pack_items(value) == span.body)
+            ):
+                return [channel, channel, *span[:3]]
+        body = self.layout.limited(pack(value))
+        if len(body) <= SMALL_GIVEN:
+            return [channel, body]
+        source = f"{GIVEN}{name}"
+        self._put(source, at, 0, 0, PLAIN, None, body)
+        return [channel, source, at, 0, SCALAR]
+
+    @staticmethod
+    def _version_of(draft: _Draft, channel: str) -> tuple[str, int]:
+        entry, span = draft.changed[channel], draft.spans[channel]
+        return span.log, SCALAR if entry is None else abs(entry)
+
+
+class _Extension(NamedTuple):
+    """The packed items that a value has more than before (`complete`: all of them)."""
+
+    body: bytes
+    start: int
+    length: int
+    complete: bool = False
+
+
+def _extension(
+    checkpoint: Checkpoint, channel: str, value: Any, version: Version, growth: Growth
+) -> _Extension:
+    if growth.shared and growth.forks >= MOST_FORKS:
+        return _Extension(pack_items(value), 0, len(value), complete=True)
+    if channel not in checkpoint.extended:
+        return _extension_by_bytes(value, version, growth)
+    added = checkpoint.extended[channel]
+    if isinstance(added, int):
+        # A node that changed the list in place has changed more than its write says.
+        if len(value) != version.length + added:
+            return _Extension(pack_items(value), 0, len(value), complete=True)
+        return _Extension(pack_items(value[version.length :]), version.length, added)
+    tail = {key: value[key] for key in added}
+    body = pack_items(tail)
+    length = version.length + len(tail)
+    outweighs = growth.size + len(body) > 2 * growth.first_size and length > 2 * len(value)
+    if outweighs or not all(map(_is_found_again, tail)):
+        return _Extension(pack_items(value), 0, len(value), complete=True)
+    return _Extension(body, version.length, len(tail))
+
+
+def _is_found_again(key: Any) -> bool:
+    """Whether a key that is set again replaces itself when it is read. NaN is equal to nothing."""
+    return type(key) in _SURE_KEYS or unpack(pack(key)) == key
+
+
+def _extension_by_bytes(value: Any, version: Version, growth: Growth) -> _Extension:
+    """For reducers we do not know: what they did is seen by comparing bytes, as far as they were stored.
+
+    Comparing objects would be quicker and wrong where a reducer changes one of the old items in place.
+    """
+    body = pack_items(value)
+    size = growth.size
+    if (
+        growth.digest is not None
+        and len(value) >= version.length
+        and len(body) >= size
+        and (len(value) > version.length) == (len(body) > size)
+        and _begins_with(body, growth.digest)
+    ):
+        return _Extension(body[size:], version.length, len(value) - version.length)
+    return _Extension(body, 0, len(value), complete=True)
+
+
+def _continued(digest: Digest, body: bytes) -> Digest:
+    return Digest(digest.rows, digest.size + len(body), crc32(body, digest.crc))
+
+
+def _begins_with(body: bytes, digest: Digest) -> bool:
+    view, start = memoryview(body), 0
+    for size, crc in (*digest.rows, digest[1:]):
+        if crc32(view[start : start + size]) != crc:
+            return False
+        start += size
+    return True
+
+
+def _items_in(value: Any) -> int:
+    """How many items a write adds to a list or dict."""
+    return len(value) if type(value) in _KINDS else 1
+
+
+def _update(old: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Update; None removes."""
+    for key, value in new.items():
+        if value is None:
+            old.pop(key, None)
+        else:
+            old[key] = value

@@ -302,13 +302,24 @@ def seen(saver: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+def text(value: Any) -> str:
+    """The same in every version of Python."""
+    if type(value) is OrderedDict:
+        return f"OrderedDict({list(value.items())!r})"
+    if type(value) is list:
+        return f"[{', '.join(map(text, value))}]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {text(item)}" for key, item in value.items()) + "}"
+    return repr(value)
+
+
 def shown(point: Any) -> Iterator[str]:
     address, parent = (config and config["configurable"] for config in (point.config, point.parent_config))
     yield f"{address['checkpoint_id']} after {parent and parent['checkpoint_id']} at {point.created_at}"
     yield f"metadata {sorted(point.metadata.items())} next {point.next}"
-    yield from (f"{key} = {value!r}" for key, value in sorted(point.values.items()))
+    yield from (f"{key} = {text(value)}" for key, value in sorted(point.values.items()))
     for task in point.tasks:
-        yield f"task {task.id} {task.name} {task.path} error {task.error} result {task.result!r}"
+        yield f"task {task.id} {task.name} {task.path} error {task.error} result {text(task.result)}"
     yield from map(repr, point.interrupts)
 
 

@@ -324,6 +324,8 @@ class Preparation:
             if routed.dropped:
                 raise nothing_pending(thread_id)
             return (yield from self._current())
+        if routed.dropped and self.opening.abandoned:
+            return self._proceed()  # the same call as that of a run that broke off after taking the answer
         if routed.dropped:
             warnings.warn(
                 f"thread {thread_id!r} waits at a breakpoint, not for an answer: the resume value was dropped. "

@@ -221,14 +221,22 @@ class RowStore(BaseStore):
         survive_forks(self)
 
     def __enter__(self) -> Self:
-        self.setup()
+        try:
+            self.setup()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self._off_loop(self.setup)
+        try:
+            await self._off_loop(self.setup)
+        except BaseException:
+            await asyncio.to_thread(self.close)
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:

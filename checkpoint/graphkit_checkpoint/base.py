@@ -36,6 +36,7 @@ from graphkit_checkpoint.admission import (
     refuse_busy,
     visible,
 )
+from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.errors import ConcurrentUpdateError
 from graphkit_checkpoint.interface import SaverInterface
 from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows
@@ -126,9 +127,12 @@ class BaseCheckpointSaver(SaverInterface, ABC):
     def renew(self, thread_id: str, token: str) -> None:
         """Let the lease of a run begin anew, if it still owns the thread."""
 
-    def setup(self) -> None:
-        """Make or migrate what the saver needs. Done when the saver is made; calling it again is harmless."""
-        return  # in memory there is nothing to make
+    def setup(self) -> Done:
+        """Make or migrate what the saver needs. Done when the saver is made; calling it again is harmless.
+
+        Async callers may await it, as they do with LangGraph's async savers.
+        """
+        return Done()
 
     def close(self) -> None:
         """Release files, connections and threads. Using the saver afterwards is an error."""

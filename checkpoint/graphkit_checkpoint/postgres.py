@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from graphkit_checkpoint.admission import positive
 from graphkit_checkpoint.base import SaverOptions
+from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, IDLE, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
@@ -73,10 +74,11 @@ class PostgresSaver(SqlSaver):
             self.close()
             raise
 
-    def setup(self) -> None:
+    def setup(self) -> Done:
         with self.transaction("write") as connection:
             connection.execute(select(func.pg_advisory_xact_lock(SETUP_LOCK)))
             self.create_tables(connection)
+        return Done()
 
     def close(self) -> None:
         super().close()

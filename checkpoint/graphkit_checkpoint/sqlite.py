@@ -12,6 +12,7 @@ from typing import Any, Literal, Unpack
 from sqlalchemy.engine import Connection, Engine
 
 from graphkit_checkpoint.base import SaverOptions
+from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.sqlite import (
     BEGIN,
     DRIVER_ERRORS,
@@ -115,7 +116,7 @@ class SqliteSaver(SqlSaver):
             if not (self._given or self._shared):
                 self.engine.dispose()
 
-    def setup(self) -> None:
+    def setup(self) -> Done:
         with self.transaction("read") as connection:
             names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
             ready = recorded_version(connection) == SCHEMA_VERSION
@@ -128,6 +129,7 @@ class SqliteSaver(SqlSaver):
         self._use_wal()
         with self.transaction("read" if ready else "write") as connection:
             self.create_tables(connection)
+        return Done()
 
     def _use_wal(self) -> None:
         """Readers and the writer do not wait for each other. Set once it is known to be our file."""

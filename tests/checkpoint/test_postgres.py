@@ -48,6 +48,7 @@ def test_a_url_and_an_engine_lead_to_the_same_threads(postgres_url: str) -> None
 def test_the_async_name_is_the_same_saver(postgres_url: str) -> None:
     async def run() -> None:
         async with AsyncPostgresSaver.from_conn_string(postgres_url) as saver:
+            await saver.setup()  # as LangGraph's users write
             await saver.asetup()
             assert (await graph(saver).arun({}, CONFIG)).status == "interrupted"
             assert await graph(saver).ainvoke(Command(resume="yes"), CONFIG) == {"answer": "yes"}

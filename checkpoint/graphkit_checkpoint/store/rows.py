@@ -17,13 +17,14 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 from zlib import crc32
 
+from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.errors import CheckpointCorruptError
 from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.serde import pack, unpack
@@ -170,14 +171,6 @@ def labels_of(path: bytes) -> Namespace:
 def end_of(path: bytes) -> bytes:
     """The first bytes after all namespaces that begin with these labels (which are at least one)."""
     return path[:-1] + b"/"
-
-
-class Done:
-    """What `setup` returns: async callers may await what has been done already."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
 
 
 class Put(NamedTuple):

@@ -30,6 +30,7 @@ from sqlalchemy import exc as sql_errors
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
+from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.errors import (
     StorageBusyError,
     StorageCorruptError,
@@ -37,7 +38,7 @@ from graphkit_checkpoint.errors import (
     StorageUnavailableError,
 )
 from graphkit_checkpoint.store.base import TTLConfig
-from graphkit_checkpoint.store.rows import Done, Mode, Place, Row, Rows, RowStore, end_of
+from graphkit_checkpoint.store.rows import Mode, Place, Row, Rows, RowStore, end_of
 
 SCHEMA_VERSION: Final = 1
 KEYS_A_STATEMENT: Final = 500

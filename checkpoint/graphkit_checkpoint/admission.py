@@ -41,7 +41,7 @@ def _thread_id_problem(thread_id: object) -> str:
         return f"has {len(thread_id)} characters"
     if "\0" in thread_id:
         return "contains NUL"
-    if any("\ud800" <= char <= "\udfff" for char in thread_id):
+    if not is_text(thread_id):
         return "contains a lone surrogate"
     return ""
 

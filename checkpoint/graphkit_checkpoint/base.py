@@ -10,8 +10,8 @@ loaded it before cannot claim it after.
 Below the root namespace ("") live the checkpoints of nested graphs. They have heads of their own; the
 claim is always the root's.
 
-A saver implements three things: `reading` and `writing`, transactions on the tables, and `write`, one
-encoded commit.
+A saver implements four things: `reading` and `writing`, transactions on the tables, `write`, one encoded
+commit, and `renew`, a lease that begins anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,16 @@ from graphkit_checkpoint.errors import ConcurrentUpdateError
 from graphkit_checkpoint.interface import SaverInterface
 from graphkit_checkpoint.layout import MAX_VALUE_BYTES, CheckpointRow, Cipher, Layout, Rows
 from graphkit_checkpoint.reading import Reader
-from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending, Saved, ThreadState, Usage
+from graphkit_checkpoint.records import (
+    Checkpoint,
+    Commit,
+    Opening,
+    Pending,
+    Saved,
+    ThreadState,
+    Usage,
+    described,
+)
 from graphkit_checkpoint.tables import ReadTables, WriteTables
 from graphkit_checkpoint.writing import encode
 
@@ -242,8 +251,8 @@ class BaseCheckpointSaver(SaverInterface, ABC):
     @staticmethod
     def _matches(reader: Reader, row: CheckpointRow, filter: Mapping[str, Any]) -> bool:
         body = reader.body(row)
-        described = {"source": body.source, "step": row.step, **reader.metadata(body)}
-        return all(key in described and described[key] == value for key, value in filter.items())
+        metadata = described(body.source, row.step, reader.metadata(body))
+        return all(key in metadata and metadata[key] == value for key, value in filter.items())
 
     def find_input(self, thread_id: str) -> Checkpoint | None:
         """The checkpoint with the input that the head of the root namespace came from, if there is one."""

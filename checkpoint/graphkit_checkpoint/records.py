@@ -97,7 +97,12 @@ class Checkpoint:
     @property
     def described(self) -> dict[str, Any]:
         """The metadata with what every checkpoint has: where it came from, and its step."""
-        return {"source": self.source, "step": self.step, **self.metadata}
+        return described(self.source, self.step, self.metadata)
+
+
+def described(source: str, step: int, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """`Checkpoint.described` of a checkpoint that is not loaded as a whole."""
+    return {"source": source, "step": step, **metadata}
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -57,19 +57,18 @@ class SqliteSaver(SqlSaver):
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ValueError(f"synchronous must be 'FULL' or 'NORMAL', not {synchronous!r}")
-        together = not isinstance(location, (str, os.PathLike))
+        self._has_others = not isinstance(location, (str, os.PathLike))
         location = unwrapped(location, "SqliteSaver")
+        engine = engine_of(location, timeout, "SqliteSaver", one_connection=True)
         self._path = path_of(location)
         self._synchronous = synchronous
         if self._path:
             check_file(self._path, create)
         self._shared = isinstance(location, Engine)
         self._given = isinstance(location, sqlite3.Connection)
-        self._has_others = together
         self._connection: Connection | None = None
         self._abandoned: Connection | None = None
         self._closed = False
-        engine = engine_of(location, timeout, "SqliteSaver", one_connection=True)
         super().__init__(engine, **options)
         try:
             self.setup()

@@ -8,12 +8,15 @@ rows of values go that no checkpoint sees any more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from graphkit_checkpoint.layout import CheckpointRow, Layout, PendingRow, ValueRow
 from graphkit_checkpoint.reading import Reader, spans
 from graphkit_checkpoint.records import SCALAR, Version
 from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
+
+LAST_ID: Final = "\U0010ffff"
+"""Sorts after every id. Records may be beside a checkpoint that is still to come."""
 
 Used = dict[tuple[str, str], int]
 """How much of each log (channel, log) is seen: a number of items, `SCALAR` for a value."""
@@ -59,8 +62,7 @@ def _copied(tables: ReadTables, layout: Layout, source: str, target: str, namesp
         ],
         [
             layout.cover_pending(*new, record[:4], layout.uncover_pending(*old, record))
-            for found in checkpoints
-            for record in tables.pending(*old, found.id)
+            for record in tables.pending(*old, "", LAST_ID)
         ],
     )
 

@@ -159,7 +159,7 @@ class _Writing:
         if version is not None and growth is not None and growth.kind == kind:
             extension = _extension(checkpoint, channel, value, version, growth)
         else:
-            extension = _Extension(pack_items(value), 0, len(value), complete=True)
+            extension = _whole(pack_items(value), value)
         if extension.complete or growth is None or version is None:
             return self._begin(checkpoint.id, channel, kind, extension)
         return self._extend(checkpoint.id, channel, version, growth, extension)
@@ -284,31 +284,34 @@ class _Extension(NamedTuple):
     """The packed items that a value has more than before (`complete`: all of them)."""
 
     body: bytes
-    start: int
     length: int
     complete: bool = False
+
+
+def _whole(body: bytes, value: Any) -> _Extension:
+    return _Extension(body, len(value), complete=True)
 
 
 def _extension(
     checkpoint: Checkpoint, channel: str, value: Any, version: Version, growth: Growth
 ) -> _Extension:
     if growth.shared and growth.forks >= MOST_FORKS:
-        return _Extension(pack_items(value), 0, len(value), complete=True)
+        return _whole(pack_items(value), value)
     if channel not in checkpoint.extended:
         return _extension_by_bytes(value, version, growth)
     added = checkpoint.extended[channel]
     if isinstance(added, int):
         # A node that changed the list in place has changed more than its write says.
         if len(value) != version.length + added:
-            return _Extension(pack_items(value), 0, len(value), complete=True)
-        return _Extension(pack_items(value[version.length :]), version.length, added)
+            return _whole(pack_items(value), value)
+        return _Extension(pack_items(value[version.length :]), added)
     tail = {key: value[key] for key in added}
     body = pack_items(tail)
     length = version.length + len(tail)
     outweighs = growth.size + len(body) > 2 * growth.first_size and length > 2 * len(value)
     if outweighs or not all(map(_is_found_again, tail)):
-        return _Extension(pack_items(value), 0, len(value), complete=True)
-    return _Extension(body, version.length, len(tail))
+        return _whole(pack_items(value), value)
+    return _Extension(body, len(tail))
 
 
 def _is_found_again(key: Any) -> bool:
@@ -330,8 +333,8 @@ def _extension_by_bytes(value: Any, version: Version, growth: Growth) -> _Extens
         and (len(value) > version.length) == (len(body) > size)
         and _begins_with(body, growth.digest)
     ):
-        return _Extension(body[size:], version.length, len(value) - version.length)
-    return _Extension(body, 0, len(value), complete=True)
+        return _Extension(body[size:], len(value) - version.length)
+    return _whole(body, value)
 
 
 def _continued(digest: Digest, body: bytes) -> Digest:

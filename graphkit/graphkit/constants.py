@@ -30,7 +30,10 @@ INPUT: Final = "__input__"
 PARENT: Final = "__parent__"
 """`Command(graph=PARENT)`: address the graph around this one."""
 
-RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT, "__graph__"})
+GRAPH: Final = "__graph__"
+"""The channel in which a thread keeps the shape of the graph that left it."""
+
+RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT, GRAPH})
 """Names that no node and no channel may have."""
 
 LONGEST_NAME: Final = 255

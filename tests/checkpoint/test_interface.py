@@ -773,3 +773,19 @@ def test_the_next_version_is_larger(current: Any) -> None:
 
 def test_no_options_of_its_own(saver: Saver) -> None:
     assert saver.config_specs == []
+
+
+def test_a_copy_has_writes_whose_checkpoint_is_still_to_come(saver: Any) -> None:
+    def at(thread: str, checkpoint_id: str | None = None) -> dict[str, Any]:
+        configurable = {"thread_id": thread, "checkpoint_ns": ""}
+        return {
+            "configurable": {**configurable, **({"checkpoint_id": checkpoint_id} if checkpoint_id else {})}
+        }
+
+    first, second = empty_checkpoint(), empty_checkpoint()
+    saver.put(at("t"), first, {}, {})
+    saver.put_writes(at("t", second["id"]), [("log", "early")], "task")
+    saver.copy_thread("t", "copy")
+    saver.put(at("copy", first["id"]), second, {}, {})
+    found = saver.get_tuple(at("copy"))
+    assert (found.checkpoint["id"], found.pending_writes) == (second["id"], [("task", "log", "early")])

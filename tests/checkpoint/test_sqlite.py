@@ -111,7 +111,7 @@ def test_an_aiosqlite_connection_to_memory_is_refused() -> None:
 
 @pytest.mark.parametrize("location", [3, None, object()])
 def test_anything_else_is_no_location(location: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="SqliteSaver"):
         SqliteSaver(location)
 
 

@@ -1,10 +1,10 @@
 """Which graph a thread was left by, and whether another version of it can go on.
 
 The shape of the graph (kind, reducer and type of each state key) is stored with the thread whenever it differs
-from what is stored. A run that continues compares. What it can prove to be harmless
-passes: nodes in another order, nodes and keys added, nodes removed that nothing waits for, keys removed that
-hold no value, another type that the stored value fits as well. Everything else would silently drop or
-reinterpret something that a user said: `GraphVersionError`, unless the graph was compiled to accept it.
+from what is stored. A run that continues compares. What it can prove to be harmless passes: nodes in another
+order, nodes and keys added, nodes removed that nothing waits for, keys removed that hold no value, another type
+that the stored value fits as well. Everything else would silently drop or reinterpret something that a user said:
+`GraphVersionError`, unless the graph was compiled to accept it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 from zlib import crc32
 
 from graphkit.channels import MISSING, BaseChannel, LastValue
-from graphkit.constants import START
+from graphkit.constants import GRAPH, START
 from graphkit.engine.program import Program
 from graphkit.engine.state import Changes, State, join_key
 from graphkit.errors import GraphVersionError
 from graphkit_checkpoint.records import OUTPUT, Saved
-
-SHAPE: Final = "__graph__"
-"""The channel that keeps a thread's shape. No state key can have this name."""
 
 Shape = Mapping[str, list[Any]]
 Migrate = Callable[[dict[str, Any], list[str]], Mapping[str, Any]]
@@ -48,13 +45,13 @@ def settle(program: Program, saved: Saved | None, state: State, tasks: Sequence[
     `GraphVersionError`; with a function given for it, the state is replaced by what that makes of the values.
     """
     shape = shape_of(program)
-    before: Shape | None = saved.values.get(SHAPE) if saved else None
+    before: Shape | None = saved.values.get(GRAPH) if saved else None
     changes = Changes()
     problems: list[str] = []
     if saved is not None and tasks is not None:
         problems += _plan_problems(program, saved, tasks)
     if before != shape:
-        changes.changed[SHAPE] = shape
+        changes.changed[GRAPH] = shape
         if saved is not None:
             problems += _state_problems(program, before or {}, shape, saved, tasks)
     if saved is None or not problems or program.on_version_change == "accept":
@@ -70,7 +67,7 @@ def settle(program: Program, saved: Saved | None, state: State, tasks: Sequence[
 def _migrated(
     program: Program, migrate: Migrate, saved: Saved, state: State, problems: list[str], changes: Changes
 ) -> Changes:
-    stored = {key: value for key, value in saved.values.items() if key != SHAPE}
+    stored = {key: value for key, value in saved.values.items() if key != GRAPH}
     values = dict(migrate(stored, problems))
     unknown = sorted(set(values) - set(program.channels))
     if unknown:
@@ -80,14 +77,14 @@ def _migrated(
         )
     state.replace(values)
     changes.changed.update(values)
-    changes.cleared.update(set(saved.values) - set(values) - {SHAPE})
+    changes.cleared.update(set(saved.values) - set(values) - {GRAPH})
     return changes
 
 
 def _state_problems(
     program: Program, before: Shape, shape: Shape, saved: Saved, tasks: Sequence[str] | None
 ) -> Iterator[str]:
-    keys = set(saved.values) - {SHAPE}
+    keys = set(saved.values) - {GRAPH}
     if tasks is not None:
         for record in saved.pending:
             if record.kind == OUTPUT:
@@ -101,8 +98,9 @@ def _plan_problems(program: Program, saved: Saved, tasks: Sequence[str]) -> Iter
     for name in dict.fromkeys((*tasks, *control.get("deferred", ()))):
         if name != START and name not in program.nodes:
             yield f"node {name!r}, which would run next, is gone (there are {', '.join(program.nodes)})"
-    joins = set(map(join_key, program.joins))
-    for key in control.get("joins", {}):
+    waiting = control.get("joins", {})
+    joins = set(map(join_key, program.joins)) if waiting else set()
+    for key in waiting:
         if key not in joins:
             sources, _, target = key.rpartition(":")
             yield f"the join of {sources.replace('+', ', ')} into {target!r}, half complete, is gone"

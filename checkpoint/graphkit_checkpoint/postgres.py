@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from graphkit_checkpoint.admission import positive
 from graphkit_checkpoint.base import SaverOptions
+from graphkit_checkpoint.direct import Execute, direct, is_watched
 from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, IDLE, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
@@ -59,6 +60,7 @@ class PostgresSaver(SqlSaver):
         engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size)
         self._closed = False
         self._kept: Connection | None = None
+        self._kept_execute: Execute
         self._kept_since = 0.0
         self._abandoned: Connection | None = None
         self._driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
@@ -90,40 +92,40 @@ class PostgresSaver(SqlSaver):
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
         """A commit of the usual kind is one statement, and alone it needs no transaction around it."""
-        if len(batch) == 1 and step_of(batch[0]) is not None:
-            with self._alone() as connection:
-                if self._stepped(connection, batch[0]):
-                    return [None]
+        if len(batch) == 1 and (step := step_of(batch[0])) is not None and self._write_alone(step, batch[0]):
+            return [None]
         with self.transaction("write") as connection:
             tables = SqlTables(self, connection, locks=True)
             # What a statement refused has written nothing; the other way says why, and replaces expired threads.
-            return [None if self._stepped(connection, rows) else tables.apply(rows) for rows in batch]
+            return [None if self._stepped(tables.execute, rows) else tables.apply(rows) for rows in batch]
 
-    def _stepped(self, connection: Connection, rows: Rows) -> bool:
+    def _stepped(self, execute: Execute, rows: Rows) -> bool:
         """Whether a commit was written by one statement."""
         step = step_of(rows)
-        if step is None:
-            return False
-        return bool(connection.exec_driver_sql(step.sql, step.parameters(rows, self)).scalar())
+        return step is not None and step.run(execute, rows, self)
 
-    @contextmanager
-    def _alone(self) -> Iterator[Connection]:
-        """The connection for single statements. Kept from one to the next: one commit is written at a time, and to
-        get it from the pool would cost a quarter of what the statement does."""
+    def _write_alone(self, step: _Step, rows: Rows) -> bool:
+        """Write by one statement on a connection that is kept from one to the next: one commit is written at a time,
+        and to get it from the pool would cost a quarter of what the statement does."""
         if self._kept is not None and time.monotonic() - self._kept_since > IDLE:
             self._give_back()  # the pool knows how to find out whether it still works
         try:
             with self._translated():
                 if self._kept is None:
                     self._kept = self._engines["statement"].connect()
-                with self._kept.begin():
-                    yield self._kept
+                    self._kept_execute = direct(self._kept)
+                if is_watched(self._kept):
+                    with self._kept.begin():
+                        written = step.run(self._kept.exec_driver_sql, rows, self)
+                else:
+                    written = step.run(self._kept_execute, rows, self)
         except BaseException:
             self._give_back()
             raise
         self._kept_since = time.monotonic()
         if not self._closes_engine:
             self._give_back()  # others may wait for it
+        return written
 
     def _give_back(self) -> None:
         kept, self._kept = self._kept, None
@@ -206,6 +208,12 @@ class _Step:
         self.sql = str(compiled)
         places = {name: place for place, name in enumerate((*PARAMETERS, *names))}
         self._in_order = itemgetter(*(places[name] for name in compiled.positiontup))
+
+    def run(self, execute: Execute, rows: Rows, saver: PostgresSaver) -> bool:
+        """Whether the thread was admitted, and everything is written."""
+        found = execute(self.sql, self.parameters(rows, saver)).fetchall()
+        admitted: int = found[0][0]
+        return admitted > 0
 
     def parameters(self, rows: Rows, saver: PostgresSaver) -> tuple[Any, ...]:
         given: list[Any] = [

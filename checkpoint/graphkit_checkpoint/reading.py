@@ -53,7 +53,8 @@ class Reader:
         self.layout = layout
         self.thread_id = thread_id
         self.namespace = namespace
-        self._rows: dict[str, tuple[CheckpointRow, CheckpointBody]] = {}
+        self._near: dict[str, CheckpointRow] = {}
+        self._bodies: dict[str, CheckpointBody] = {}
         self._logs: dict[tuple[str, str], _Log] = {}
         self._values: dict[tuple[str, str], Any] = {}
         self._pending: dict[str, list[PendingRow]] = {}
@@ -68,12 +69,16 @@ class Reader:
         return Saved(thread, self.checkpoint(row, body), values, self.pending(row.id), tip)
 
     def look_ahead(self, rows: Sequence[CheckpointRow]) -> None:
-        """Read the pending records of all these checkpoints at once."""
+        """Read at once what all these checkpoints need: their pending records, and the rows that they build on."""
         if len(rows) > 1:
             ids = [row.id for row in rows]
             self._pending = {checkpoint_id: [] for checkpoint_id in ids}
-            for row in self.tables.pending(self.thread_id, self.namespace, min(ids), max(ids)):
-                self._pending.setdefault(row.checkpoint_id, []).append(row)
+            for record in self.tables.pending(self.thread_id, self.namespace, min(ids), max(ids)):
+                self._pending.setdefault(record.checkpoint_id, []).append(record)
+            oldest = min(rows)
+            for row in self.tables.chain(self.thread_id, self.namespace, oldest.base_id, oldest.id):
+                self._near[row.id] = row
+            self._near.update((row.id, row) for row in rows)
 
     def pending(self, checkpoint_id: str) -> list[Pending]:
         rows = self._pending.get(checkpoint_id)
@@ -82,11 +87,10 @@ class Reader:
         return [self.layout.open_pending(self.thread_id, self.namespace, row) for row in rows]
 
     def body(self, row: CheckpointRow) -> CheckpointBody:
-        found = self._rows.get(row.id)
+        found = self._bodies.get(row.id)
         if found is None:
-            found = row, self.layout.open_checkpoint(self.thread_id, self.namespace, row)
-            self._rows[row.id] = found
-        return found[1]
+            found = self._bodies[row.id] = self.layout.open_checkpoint(self.thread_id, self.namespace, row)
+        return found
 
     def checkpoint(self, row: CheckpointRow, body: CheckpointBody) -> Checkpoint:
         """The record of a row; `changed` is left empty, `Saved.values` has the state."""
@@ -120,11 +124,11 @@ class Reader:
         raise corrupt(self.thread_id, row.id, "a checkpoint that it builds on is missing")
 
     def _parent(self, row: CheckpointRow, target: CheckpointRow) -> CheckpointRow | None:
-        if row.parent_id not in self._rows and row.parent_id is not None and row.parent_id >= target.base_id:
+        if row.parent_id not in self._near and row.parent_id is not None and row.parent_id >= target.base_id:
             # Other branches may come with it; they are passed over.
             for other in self.tables.chain(self.thread_id, self.namespace, target.base_id, row.parent_id):
-                self.body(other)
-        return self._rows[row.parent_id][0] if row.parent_id in self._rows else None
+                self._near[other.id] = other
+        return self._near.get(row.parent_id or "")
 
     def _replayed(self, chain: list[tuple[str, CheckpointBody]], row: CheckpointRow) -> Tip:
         base_id, base = chain.pop()

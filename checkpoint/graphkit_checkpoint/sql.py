@@ -26,6 +26,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from graphkit_checkpoint.admission import conflict, current, lost
 from graphkit_checkpoint.base import BaseCheckpointSaver
+from graphkit_checkpoint.direct import execute_on
 from graphkit_checkpoint.errors import (
     ConcurrentUpdateError,
     StorageBusyError,
@@ -53,6 +54,7 @@ from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
 
 MOST_AT_ONCE: Final = 256
 """How many commits of different runs are written in one transaction at most."""
+NO_LIMIT: Final = 2**62
 FOR_ALL: Final = (StorageBusyError, StorageUnavailableError, StorageCorruptError)
 """What fails a transaction whatever is written in it."""
 
@@ -224,7 +226,7 @@ class SqlTables(WriteTables):
         self.saver = saver
         self.connection = connection
         self.statements = saver.statements
-        self.execute = connection.exec_driver_sql
+        self.execute = execute_on(connection)
         self.select_thread = self.statements.lock_thread if locks else self.statements.select_thread
 
     # One commit
@@ -293,15 +295,8 @@ class SqlTables(WriteTables):
     # Reading
 
     def _fetch(self, sql: str, values: tuple[Any, ...]) -> Sequence[Any]:
-        """All rows of a SELECT, by the driver itself: what SQLAlchemy would learn of each result takes longer than
-        most of these take."""
-        cursor: Any = self.connection.connection.cursor()
-        try:
-            cursor.execute(sql, values)
-            rows: Sequence[Any] = cursor.fetchall()
-            return rows
-        finally:
-            cursor.close()
+        rows: Sequence[Any] = self.execute(sql, values).fetchall()
+        return rows
 
     def thread(self, thread_id: str, namespace: str = "") -> ThreadRow | None:
         found = self._fetch(self.select_thread, (thread_id, namespace))
@@ -324,13 +319,11 @@ class SqlTables(WriteTables):
     def recent(
         self, thread_id: str, namespace: str, before: str | None, limit: int | None
     ) -> list[CheckpointRow]:
-        table = checkpoint_table.c
-        query: Any = select(*list(table)[2:]).where(
-            table.thread_id == thread_id, table.namespace == namespace
-        )
-        if before is not None:
-            query = query.where(table.id < before)
-        found = self.connection.execute(query.order_by(table.id.desc()).limit(limit))
+        place, most = (thread_id, namespace), NO_LIMIT if limit is None else limit
+        if before is None:
+            found = self._fetch(self.statements.select_newest, (*place, most))
+        else:
+            found = self._fetch(self.statements.select_earlier, (*place, before, most))
         return [CheckpointRow(*row) for row in found]
 
     def values(

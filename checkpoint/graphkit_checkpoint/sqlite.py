@@ -7,11 +7,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 from sqlalchemy.engine import Connection, Engine
 
 from graphkit_checkpoint.base import SaverOptions
+from graphkit_checkpoint.direct import driver_of, is_watched
 from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.sqlite import (
     BEGIN,
@@ -81,7 +82,7 @@ class SqliteSaver(SqlSaver):
         connection = self.engine.connect()
         if self._shared:
             connection.detach()  # what is set here is nobody else's business
-        driver = _driver(connection)
+        driver = driver_of(connection)
         # The driver would begin transactions by itself, and never with a write lock.
         driver.isolation_level = None
         driver.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
@@ -133,7 +134,7 @@ class SqliteSaver(SqlSaver):
     def _use_wal(self) -> None:
         """Readers and the writer do not wait for each other. Set once it is known to be our file."""
         assert self._connection is not None
-        driver = _driver(self._connection)
+        driver = driver_of(self._connection)
         try:
             if driver.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
                 driver.execute("PRAGMA journal_mode = WAL")
@@ -152,11 +153,8 @@ class SqliteSaver(SqlSaver):
             try:
                 if self._connection is None:
                     self._connection = self._connect()
-                with self._connection.begin() as transaction:
-                    _driver(self._connection).execute(BEGIN[mode])
+                with (_watched if is_watched(self._connection) else _direct)(self._connection, mode):
                     yield self._connection
-                    if mode == "read":
-                        transaction.rollback()
             except DRIVER_ERRORS as error:
                 raise failure(error, self._name) from error
 
@@ -165,8 +163,31 @@ AsyncSqliteSaver = SqliteSaver
 """The same saver: every saver serves sync and async callers."""
 
 
-def _driver(connection: Connection) -> Any:
-    return connection.connection.dbapi_connection
+@contextmanager
+def _watched(connection: Connection, mode: str) -> Iterator[None]:
+    """A transaction whose end SQLAlchemy tells its listeners of."""
+    with connection.begin() as transaction:
+        driver_of(connection).execute(BEGIN[mode])
+        yield
+        if mode == "read":
+            transaction.rollback()
+
+
+@contextmanager
+def _direct(connection: Connection, mode: str) -> Iterator[None]:
+    """The same transaction by the driver itself."""
+    driver = driver_of(connection)
+    driver.execute(BEGIN[mode])
+    try:
+        yield
+        if mode == "write":
+            driver.commit()
+    finally:
+        driver.rollback()  # what is committed stays
+        if (
+            connection.in_transaction()
+        ):  # a statement went through SQLAlchemy, which has to know that it is over
+            connection.rollback()
 
 
 def check_file(path: str, create: bool) -> None:

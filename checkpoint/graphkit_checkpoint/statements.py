@@ -184,6 +184,10 @@ class Statements:
         self.select_chain = text(
             chain.where(checkpoint.id >= bindparam("first"), checkpoint.id <= bindparam("last"))
         )
+        newest = chain.order_by(checkpoint.id.desc()).limit(bindparam("b_limit", type_=BigInteger))
+        newest = newest.offset(literal_column("0"))  # SQLite would get it as one more parameter
+        self.select_newest = text(newest)
+        self.select_earlier = text(newest.where(checkpoint.id < bindparam("before")))
         log = _select(value_table, 4)
         self.select_log = text(log.where(value.start <= bindparam("b_upto")).order_by(value.start))
         self.select_whole_log = text(log.order_by(value.start))

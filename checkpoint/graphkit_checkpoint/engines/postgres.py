@@ -76,7 +76,7 @@ def engine_of(location: str | URL | Engine, timeout: float, owner: str, *, pool_
         raise ImportError(
             f'{owner} needs psycopg ({error}): pip install "graphkit-engine[postgres]"'
         ) from error
-    event.listen(engine.pool, "connect", _lock_timeout(timeout))
+    event.listen(engine.pool, "connect", _prepare(timeout))
     event.listen(engine.pool, "checkin", _note_use)
     event.listen(engine.pool, "checkout", _try_if_idle)
     return engine
@@ -99,13 +99,17 @@ def _try_if_idle(connection: Any, record: Any, proxy: Any) -> None:
         raise sql_errors.DisconnectionError(str(error)) from error  # the pool takes another one
 
 
-def _lock_timeout(seconds: float) -> Callable[[Any, Any], None]:
-    def set_timeout(connection: Any, record: Any) -> None:
+def _prepare(seconds: float) -> Callable[[Any, Any], None]:
+    def prepare(connection: Any, record: Any) -> None:
+        from psycopg.types.numeric import Int8Dumper
+
+        # Numbers of one width, whatever their size: else each mixture of sizes is another statement to prepare.
+        connection.adapters.register_dumper(int, Int8Dumper)
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{math.ceil(seconds * 1000)}ms"])
         connection.commit()
 
-    return set_timeout
+    return prepare
 
 
 def failure(error: BaseException, name: str) -> StorageError:

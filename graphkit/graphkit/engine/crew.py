@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from graphkit.engine.prepare import Effects, Standing
 from graphkit.engine.program import NodeSpec, Program
 from graphkit.engine.request import Request
 from graphkit.engine.tasks import Task, output_of, output_record, question_records
+from graphkit.engine.timers import Alarm, Timers
 from graphkit.errors import InterruptMismatchError, NodeTimeoutError
 from graphkit.types import Command, RetryPolicy
 from graphkit_checkpoint.errors import UnstorableError
@@ -79,7 +79,7 @@ class Crew:
         )
         self.live: dict[Attempt, Task] = {}
         self.retrying: dict[Attempt, Task] = {}
-        self.timers: list[tuple[float, int, Attempt, bool]] = []
+        self.timers = Timers()
         self.asked: list[Pending] = []
         self.failures: list[tuple[Task, Failed]] = []
         self.unrecorded: list[Task] = []
@@ -149,7 +149,7 @@ class Crew:
         self.live[attempt] = task
         if attempt.node.timeout is not None:
             now: float = yield effects.TIMER
-            self._at(now + attempt.node.timeout, attempt, True)
+            self.timers.set(now + attempt.node.timeout, attempt, Alarm.TIMEOUT)
         if "tasks" in self.request.listen:
             event = TaskStarted(
                 id=task.id, name=task.name, input=attempt.arg, step=self.run.standing.step + 1
@@ -239,15 +239,10 @@ class Crew:
         following = attempt.again(number=attempt.number + 1, arg=self._input(task, attempt.node))
         now: float = yield effects.TIMER
         self.retrying[following] = task
-        self._at(now + wait, following, False)
-
-    def _at(self, due: float, attempt: Attempt, is_timeout: bool) -> None:
-        heapq.heappush(self.timers, (due, id(attempt), attempt, is_timeout))
+        self.timers.set(now + wait, following, Alarm.RETRY)
 
     def _until(self) -> float | None:
-        while self.timers and self.timers[0][2] not in self.live and self.timers[0][2] not in self.retrying:
-            heapq.heappop(self.timers)  # it was for an attempt that is over
-        due = self.timers[0][0] if self.timers else None
+        due = self.timers.next_due(self.live, self.retrying)
         if self.batch_due is None:
             return due
         return self.batch_due if due is None else min(due, self.batch_due)
@@ -257,11 +252,10 @@ class Crew:
         now: float = yield effects.TIMER
         if self.batch_due is not None and now >= self.batch_due:
             yield from self._record_batch(True)
-        while self.timers and self.timers[0][0] <= now:
-            _, _, attempt, is_timeout = heapq.heappop(self.timers)
-            if is_timeout:
+        for attempt, alarm in self.timers.due(now):
+            if alarm is Alarm.TIMEOUT:
                 yield from self._time_out(attempt)
-            else:
+            elif attempt in self.retrying:
                 self.waiting.appendleft((self.retrying.pop(attempt), attempt))
 
     def _time_out(self, attempt: Attempt) -> Effects:

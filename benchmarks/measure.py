@@ -25,6 +25,7 @@ from conversations import CONVERSATIONS, MEMORY_TURNS
 from databases import Databases
 from frameworks import IMPORTS, Framework, load_graphkit, load_peer
 from processes import can_trace, fsyncs_per_superstep, memory_of_turns
+from programs import PROGRAMS
 from scenarios import SCENARIOS, Sample, Scenario, Target, Unit
 
 # A single sample can be shorter than one tick of a busy machine; it is repeated for at least this long.
@@ -165,7 +166,7 @@ def measure_all(pairs: int, only: str) -> Iterator[Row]:
         yield from measure_imports(pairs)
     with Databases() as databases:
         peer, graphkit = load_peer(databases), load_graphkit(databases)
-        for scenario in (*SCENARIOS, *CONVERSATIONS):
+        for scenario in (*SCENARIOS, *CONVERSATIONS, *PROGRAMS):
             if only not in scenario.metric:
                 continue
             if scenario.saver.startswith("postgres") and not databases.available:

@@ -57,7 +57,9 @@ _GROUP_BYTES: Final = 64 * 1024
 _EXTENSION_COST: Final = 2  # an extension takes more of the stack than a list, on both ways
 
 _LOOKALIKES: Final = frozenset({bytearray, memoryview, ExtType, Timestamp})
-_TO_INSPECT: Final = _LOOKALIKES | {list, dict}
+_CONTAINERS: Final = frozenset({list, dict})
+_TO_INSPECT: Final = _LOOKALIKES | _CONTAINERS
+_MANY: Final = 256
 _TO_SEARCH: Final = frozenset({list, dict, Timestamp})
 
 _BY_CODE: Final = {**BY_CODE, 0: Codec(0, list, list, load_registered)}
@@ -199,12 +201,15 @@ def _depth(value: Any, room: int) -> int:
     level: Collection[Any] = (value,)
     for depth in range(1, room + 1):
         inside = gc.get_referents(*level)
-        if _TO_INSPECT.isdisjoint(map(type, inside)):
+        kinds = set(map(type, inside))
+        if kinds.isdisjoint(_TO_INSPECT):
             return depth
-        # By id: what several places share, or a cycle repeats, is looked into once a level.
-        level = {id(item): item for item in inside if type(item) in _TO_INSPECT}.values()
-        for kind in _LOOKALIKES.intersection(map(type, level)):
+        for kind in _LOOKALIKES & kinds:
             raise _lookalike(kind)
+        level = [item for item in inside if type(item) in _CONTAINERS]
+        if len(level) > _MANY:
+            # By id: what several places share, or a cycle repeats, is looked into once a level.
+            level = {id(item): item for item in level}.values()
     raise _TooDeep
 
 

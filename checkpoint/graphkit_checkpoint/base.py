@@ -55,6 +55,7 @@ from graphkit_checkpoint.tables import ReadTables, WriteTables
 from graphkit_checkpoint.writing import encode
 
 if TYPE_CHECKING:
+    import asyncio
     from concurrent.futures import Future, ThreadPoolExecutor
 
 
@@ -206,6 +207,12 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         """`write` in the saver's own thread."""
         return self.worker.submit(self.write, rows)
 
+    def begin_awrite(self, rows: Rows) -> asyncio.Future[None]:
+        """`begin_write` for the running loop, whose future this is."""
+        import asyncio
+
+        return asyncio.wrap_future(self.begin_write(rows))
+
     # Looking
 
     def history(
@@ -277,6 +284,13 @@ class BaseCheckpointSaver(SaverInterface, ABC):
                 return []
             rows = tables.pending_of(thread_id, "", kind, key)
             return [self.layout.open_pending(thread_id, "", row) for row in rows]
+
+    def namespaces(self, thread_id: str, under: str = "") -> list[str]:
+        """The namespaces of a thread that begin with `under`, in order."""
+        with self.reading() as tables:
+            if visible(tables, thread_id) is None or not is_text(under):
+                return []
+            return tables.namespaces(thread_id, under)
 
     def thread_ids(self) -> list[str]:
         """The ids of all threads, in order."""

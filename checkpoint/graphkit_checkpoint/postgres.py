@@ -97,7 +97,9 @@ class PostgresSaver(SqlSaver):
         with self.transaction("write") as connection:
             tables = SqlTables(self, connection, locks=True)
             # What a statement refused has written nothing; the other way says why, and replaces expired threads.
-            return [None if self._stepped(tables.execute, rows) else tables.apply(rows) for rows in batch]
+            return [
+                None if self._stepped(tables.execute, rows) else tables.apply([rows])[0] for rows in batch
+            ]
 
     def _stepped(self, execute: Execute, rows: Rows) -> bool:
         """Whether a commit was written by one statement."""

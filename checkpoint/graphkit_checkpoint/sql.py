@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import Any, Final, Self
 
@@ -60,12 +61,13 @@ FOR_ALL: Final = (StorageBusyError, StorageUnavailableError, StorageCorruptError
 
 
 class _Job:
-    """One commit that waits to be written, alone or with others."""
+    """One commit that waits to be written, alone or with others. `future` is for who does not wait here."""
 
-    __slots__ = ("done", "error", "rows")
+    __slots__ = ("done", "error", "future", "rows")
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, future: Future[None] | asyncio.Future[None] | None = None) -> None:
         self.rows = rows
+        self.future = future
         self.done = False
         self.error: Exception | None = None
 
@@ -85,6 +87,7 @@ class SqlSaver(BaseCheckpointSaver):
         self.lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._turn = threading.Lock()
+        self._woken = False
         self._inherited: Any = None
         survive_forks(self)
 
@@ -115,32 +118,58 @@ class SqlSaver(BaseCheckpointSaver):
         self._inherited = self.engine.pool
         self.engine.dispose(close=False)
         self._turn = threading.Lock()
+        self._woken = False
         self._waiting.clear()
 
     # Commits
 
     def write(self, rows: Rows) -> None:
-        self._finish(self._enqueue(rows))
-
-    def begin_write(self, rows: Rows) -> Future[None]:
-        return self.worker.submit(self._finish, self._enqueue(rows))
-
-    def _enqueue(self, rows: Rows) -> _Job:
         job = _Job(rows)
         self._waiting.append(job)
-        return job
-
-    def _finish(self, job: _Job) -> None:
         with self._turn:
             while not job.done:
                 self._write_waiting(job)
-        rows = job.rows
-        if job.error is not None and not self._arrived(rows, job.error):
+        if job.error is not None:
             raise job.error
+
+    def begin_write(self, rows: Rows) -> Future[None]:
+        future: Future[None] = Future()
+        self._enqueue(_Job(rows, future))
+        return future
+
+    def begin_awrite(self, rows: Rows) -> asyncio.Future[None]:
+        future = asyncio.get_running_loop().create_future()
+        self._enqueue(_Job(rows, future))
+        return future
+
+    def _enqueue(self, job: _Job) -> None:
+        self._waiting.append(job)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._woken:  # else the writing thread is about to look
+            self._woken = True
+            try:
+                self.worker.submit(self._write_all)
+            except BaseException:
+                self._woken = False
+                raise
+
+    def _write_all(self) -> None:
+        self._woken = False
+        with self._turn:
+            while self._waiting:
+                self._write_waiting(None)
+
+    def _verdict(self, rows: Rows, error: Exception | None) -> Exception | None:
+        """What becomes of a commit after its transaction: its error, or None and its lease is taken note of."""
+        if error is not None and not self._arrived(rows, error):
+            return error
         if rows.release:
             leases.release(rows.token)
         else:
             leases.hold(rows.token, self.lease, functools.partial(self.renew, rows.thread_id, rows.token))
+        return None
 
     def _arrived(self, rows: Rows, error: Exception) -> bool:
         """Whether a commit was made whose confirmation was lost; its head is of this run and of no other."""
@@ -152,7 +181,7 @@ class SqlSaver(BaseCheckpointSaver):
         except StorageError:
             return False
 
-    def _write_waiting(self, own: _Job) -> None:
+    def _write_waiting(self, own: _Job | None) -> None:
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
         # In one order everywhere, so that two processes do not wait for each other's rows.
         jobs.sort(key=lambda job: job.rows.thread_id)
@@ -161,6 +190,8 @@ class SqlSaver(BaseCheckpointSaver):
         except BaseException:
             # This thread was interrupted, and its run with it; the others still wait for theirs.
             self._waiting.extendleft(job for job in reversed(jobs) if not (job.done or job is own))
+            if self._waiting:
+                self._wake()
             raise
 
     def _write_together(self, jobs: list[_Job]) -> None:
@@ -173,13 +204,14 @@ class SqlSaver(BaseCheckpointSaver):
                 return
             refusals = [copy(error) if len(jobs) > 1 else error for _ in jobs]
         for job, refusal in zip(jobs, refusals, strict=True):
-            job.error, job.done = refusal, True
+            job.error, job.done = self._verdict(job.rows, refusal), True
+        _tell(jobs)
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
         """Write commits in one transaction; returns the refusal of each that was refused."""
         with self.transaction("write") as connection:
             tables = SqlTables(self, connection, locks=True)
-            return [tables.apply(rows) for rows in batch]
+            return tables.apply(batch)
 
     def renew(self, thread_id: str, token: str) -> None:
         with self.transaction("write") as connection:
@@ -211,6 +243,30 @@ class SqlSaver(BaseCheckpointSaver):
             connection.execute(update(schema_table).values(version=version))
 
 
+def _tell(jobs: Sequence[_Job]) -> None:
+    """Settle the futures of commits; those of a loop together, which wakes it once."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        if isinstance(job.future, asyncio.Future):
+            loops.setdefault(job.future.get_loop(), []).append(job)
+        elif job.future is not None:
+            _settle(job)
+    for loop, some in loops.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, *some)
+
+
+def _settle(*jobs: _Job) -> None:
+    for job in jobs:
+        future = job.future
+        if future is None or future.done():
+            continue
+        if job.error is not None:
+            future.set_exception(job.error)
+        else:
+            future.set_result(None)
+
+
 def recorded_version(connection: Connection) -> int | None:
     """The schema version of the tables; None if there are none."""
     if not inspect(connection).has_table(schema_table.name):
@@ -229,32 +285,31 @@ class SqlTables(WriteTables):
         self.execute = execute_on(connection)
         self.select_thread = self.statements.lock_thread if locks else self.statements.select_thread
 
-    # One commit
+    # Commits
 
-    def apply(self, rows: Rows) -> ConcurrentUpdateError | None:
-        """Write a commit, or nothing: then returns why it is refused."""
-        refusal = self._admit(rows)
-        if refusal is not None:
-            return refusal
-        place = (rows.thread_id, rows.namespace)
-        if rows.namespace and rows.head is not None:
-            self._move_nested_head(rows)
-        self._insert(self.statements.insert_checkpoint, place, rows.checkpoints)
-        self._insert(self.statements.insert_value, place, rows.values)
-        for fold in rows.folds:
-            key = (*place, fold.channel, fold.log)
-            self.execute(self.statements.delete_folded, (*key, fold.start, fold.last))
-            self.execute(self.statements.update_folded, (*fold[4:], *key, fold.start))
-        if rows.forget:
-            self.execute(self.statements.delete_pending, [(*place, *key) for key in rows.forget])
-        self._insert(self.statements.upsert_pending, place, rows.pending)
-        return None
+    def apply(self, batch: Sequence[Rows]) -> list[ConcurrentUpdateError | None]:
+        """Write commits; of those that are refused nothing, and why they are is returned in their places."""
+        refusals = [self._admit(rows) for rows in batch]
+        admitted = [rows for rows, refusal in zip(batch, refusals, strict=True) if refusal is None]
+        for rows in admitted:
+            if rows.namespace and rows.head is not None:
+                self._move_nested_head(rows)
+        self._run_all(self.statements.insert_checkpoint, _placed(admitted, "checkpoints"))
+        self._run_all(self.statements.insert_value, _placed(admitted, "values"))
+        for rows in admitted:
+            for fold in rows.folds:
+                key = (rows.thread_id, rows.namespace, fold.channel, fold.log)
+                self.execute(self.statements.delete_folded, (*key, fold.start, fold.last))
+                self.execute(self.statements.update_folded, (*fold[4:], *key, fold.start))
+        self._run_all(self.statements.delete_pending, _placed(admitted, "forget"))
+        self._run_all(self.statements.upsert_pending, _placed(admitted, "pending"))
+        return refusals
 
-    def _insert(self, sql: str, place: tuple[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    def _run_all(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
         if len(rows) == 1:  # the usual case; a list of one would cost the driver's slower way
-            self.execute(sql, (*place, *rows[0]))
+            self.execute(sql, rows[0])
         elif rows:
-            self.execute(sql, [(*place, *row) for row in rows])
+            self.execute(sql, rows)
 
     def _admit(self, rows: Rows) -> ConcurrentUpdateError | None:
         """Claim, hold or release the thread in this transaction."""
@@ -350,9 +405,11 @@ class SqlTables(WriteTables):
         found = self.connection.execute(query.order_by(table.checkpoint_id.desc()))
         return [PendingRow(*row) for row in found]
 
-    def namespaces(self, thread_id: str) -> list[str]:
+    def namespaces(self, thread_id: str, under: str = "") -> list[str]:
         table = thread_table.c
         query = select(table.namespace).where(table.thread_id == thread_id).order_by(table.namespace)
+        if under:
+            query = query.where(table.namespace >= under, table.namespace < f"{under}\U0010ffff")
         return list(self.connection.execute(query).scalars())
 
     def thread_ids(self, expired: bool = False) -> list[str]:
@@ -396,13 +453,13 @@ class SqlTables(WriteTables):
         self.execute(self.statements.move_head, (head, thread_id, namespace))
 
     def put_checkpoints(self, thread_id: str, namespace: str, rows: Sequence[CheckpointRow]) -> None:
-        self._insert(self.statements.upsert_checkpoint, (thread_id, namespace), rows)
+        self._run_all(self.statements.upsert_checkpoint, [(thread_id, namespace, *row) for row in rows])
 
     def put_values(self, thread_id: str, namespace: str, rows: Sequence[ValueRow]) -> None:
-        self._insert(self.statements.insert_value, (thread_id, namespace), rows)
+        self._run_all(self.statements.insert_value, [(thread_id, namespace, *row) for row in rows])
 
     def put_pending(self, thread_id: str, namespace: str, rows: Sequence[PendingRow]) -> None:
-        self._insert(self.statements.upsert_pending, (thread_id, namespace), rows)
+        self._run_all(self.statements.upsert_pending, [(thread_id, namespace, *row) for row in rows])
 
     def drop_checkpoints(self, thread_id: str, namespace: str, ids: Iterable[str]) -> None:
         doomed = list(ids)
@@ -412,9 +469,7 @@ class SqlTables(WriteTables):
                 self._delete(table, *this, table.c[column].in_(some))
 
     def drop_values(self, thread_id: str, namespace: str, keys: Iterable[tuple[str, str, int]]) -> None:
-        doomed = [(thread_id, namespace, *key) for key in keys]
-        if doomed:
-            self.execute(self.statements.delete_value, doomed)
+        self._run_all(self.statements.delete_value, [(thread_id, namespace, *key) for key in keys])
 
     def drop_namespace(self, thread_id: str, namespace: str) -> None:
         for table in TABLES:
@@ -426,6 +481,11 @@ class SqlTables(WriteTables):
 
     def _delete(self, table: Table, *where: Any) -> None:
         self.connection.execute(delete(table).where(*where))
+
+
+def _placed(batch: Iterable[Rows], part: str) -> list[tuple[Any, ...]]:
+    """The rows of one table, in the columns' order."""
+    return [(rows.thread_id, rows.namespace, *row) for rows in batch for row in getattr(rows, part)]
 
 
 def _portions(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:

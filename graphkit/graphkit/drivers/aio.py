@@ -191,7 +191,7 @@ class AsyncDriver:
             saver.commit(effect.commit)
             return
         rows = saver.encode(effect.commit)
-        writing = asyncio.wrap_future(saver.begin_write(rows))
+        writing = saver.begin_awrite(rows)
         if effect.wait:
             await self._finished(writing)
         else:

@@ -60,11 +60,12 @@ def encode(layout: Layout, commit: Commit) -> Rows:
         commit.release,
         checkpoints[-1].id if checkpoints else None,
     )
-    # Of several records of one name the last stays: PostgreSQL cannot write a row twice in one statement.
-    named = {(record.task_id, record.kind, record.key): record for record in commit.pending}
-    for pending in named.values():
-        rows.pending.append(_pending_row(layout, rows, commit.at, pending))
-    rows.forget.extend((commit.at, *record) for record in commit.forget)
+    if commit.pending:
+        # Of several records of one name the last stays: PostgreSQL cannot write a row twice in one statement.
+        named = {(record.task_id, record.kind, record.key): record for record in commit.pending}
+        rows.pending += [_pending_row(layout, rows, commit.at, record) for record in named.values()]
+    if commit.forget:
+        rows.forget += [(commit.at, *record) for record in commit.forget]
     if checkpoints:
         _Writing(layout, rows, commit).write()
     return rows
@@ -116,8 +117,8 @@ class _Writing:
 
     def write(self) -> None:
         drafts = [self._draft(checkpoint) for checkpoint in self.checkpoints]
-        for draft, following in zip(drafts, [*drafts[1:], None], strict=True):
-            self.rows.checkpoints.append(self._row(draft, following))
+        following = [*drafts[1:], None] if len(drafts) > 1 else (None,)
+        self.rows.checkpoints += map(self._row, drafts, following)
         tip = self.tip
         tip.base, tip.weight = self.base, self.weight
         _update(tip.versions, self.versions)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from time import perf_counter
 from typing import Annotated, Any, TypedDict
 

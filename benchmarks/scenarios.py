@@ -257,6 +257,77 @@ def growth_with_nodes(framework: Framework, saver: Any) -> Sample:
     return lambda: seconds(long, 1) / seconds(short, 30)
 
 
+def growth_with_depth(framework: Framework, saver: Any) -> Sample:
+    """How many times more a superstep costs in a graph three graphs deep than at the top."""
+
+    def wrapped(inner: Any, saver: Any) -> Any:
+        graph = framework.StateGraph(Counter)
+        graph.add_node("inner", inner)
+        graph.add_edge(framework.START, "inner")
+        graph.add_edge("inner", framework.END)
+        return graph.compile(checkpointer=saver)
+
+    top = compile_loop(framework, saver, add_one)
+    deep = wrapped(wrapped(wrapped(compile_loop(framework, None, add_one), None), None), saver)
+
+    def seconds(app: Any, supersteps: int) -> float:
+        run = options(saver)
+        started = perf_counter()
+        result = app.invoke({"n": 0, "goal": supersteps}, **run)
+        elapsed = perf_counter() - started
+        assert result["n"] == supersteps
+        forget(saver, run)
+        return elapsed
+
+    def difference(app: Any) -> float:
+        return seconds(app, LONG) - seconds(app, SHORT)
+
+    return lambda: difference(deep) / difference(top)
+
+
+FIVE_MODES = ["values", "updates", "tasks", "checkpoints", "custom"]
+
+
+def streaming(framework: Framework, saver: Any) -> Sample:
+    """How many times more a superstep costs that is streamed in five modes than in one."""
+    app = compile_loop(framework, saver, add_one)
+
+    def seconds(modes: Any, supersteps: int) -> float:
+        run = options(saver)
+        started = perf_counter()
+        for _ in app.stream({"n": 0, "goal": supersteps}, stream_mode=modes, **run):
+            pass
+        elapsed = perf_counter() - started
+        forget(saver, run)
+        return elapsed
+
+    def difference(modes: Any) -> float:
+        return seconds(modes, LONG) - seconds(modes, SHORT)
+
+    return lambda: difference(FIVE_MODES) / difference("updates")
+
+
+def streaming_async(framework: Framework, saver: Any) -> Sample:
+    app = compile_loop(framework, saver, add_one_async)
+
+    async def seconds(modes: Any, supersteps: int) -> float:
+        run = options(saver)
+        started = perf_counter()
+        async for _ in app.astream({"n": 0, "goal": supersteps}, stream_mode=modes, **run):
+            pass
+        elapsed = perf_counter() - started
+        forget(saver, run)
+        return elapsed
+
+    async def difference(modes: Any) -> float:
+        return await seconds(modes, LONG) - await seconds(modes, SHORT)
+
+    async def times() -> float:
+        return await difference(FIVE_MODES) / await difference("updates")
+
+    return lambda: framework.run(times())
+
+
 def compile_large(framework: Framework, saver: Any) -> Sample:
     graph = build_chain(framework, 1000)
 
@@ -312,6 +383,46 @@ SCENARIOS = [
     Scenario("interrupt → resume, in-memory saver", "ms", Target("ratio", 12), ask_and_resume, "memory"),
     Scenario("interrupt → resume, SQLite NORMAL", "ms", Target("ratio", 8), ask_and_resume, "sqlite"),
     Scenario("superstep cost, 3000 nodes ÷ 100 nodes", "×", Target("at most", 1.3), growth_with_nodes),
+    Scenario("superstep cost, three graphs deep ÷ at the top", "×", Target("at most", 2), growth_with_depth),
+    Scenario(
+        "superstep cost, three graphs deep ÷ at the top, in-memory saver",
+        "×",
+        Target("at most", 2),
+        growth_with_depth,
+        "memory",
+    ),
+    Scenario(
+        "superstep cost, three graphs deep ÷ at the top, SQLite NORMAL",
+        "×",
+        Target("at most", 2),
+        growth_with_depth,
+        "sqlite",
+    ),
+    Scenario(
+        "superstep cost, streamed in five modes ÷ in one, async", "×", Target("at most", 2), streaming_async
+    ),
+    Scenario(
+        "superstep cost, streamed in five modes ÷ in one, async, in-memory saver",
+        "×",
+        Target("at most", 2),
+        streaming_async,
+        "memory",
+    ),
+    Scenario("superstep cost, streamed in five modes ÷ in one, sync", "×", Target("at most", 2), streaming),
+    Scenario(
+        "superstep cost, streamed in five modes ÷ in one, sync, in-memory saver",
+        "×",
+        Target("at most", 2),
+        streaming,
+        "memory",
+    ),
+    Scenario(
+        "superstep cost, streamed in five modes ÷ in one, sync, SQLite NORMAL",
+        "×",
+        Target("at most", 2),
+        streaming,
+        "sqlite",
+    ),
     Scenario("compile a graph of 1000 nodes", "ms", Target("ratio", 15), compile_large),
     Scenario(
         f"commits of a run of {COMMITTED_SUPERSTEPS} supersteps",

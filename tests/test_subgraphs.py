@@ -11,6 +11,7 @@ from graphkit import START, Command, StateGraph, interrupt
 from graphkit.config import get_config
 from graphkit.errors import ConcurrentUpdateError
 from graphkit.types import RunnableConfig
+from tests.conftest import Runner
 
 
 class Child(TypedDict, total=False):
@@ -173,3 +174,70 @@ def test_a_graph_with_a_thread_of_its_own_runs_by_itself(
     graph = StateGraph(Parent).add_node(call).add_edge(START, "call").compile(checkpointer=saver)
     assert runner.invoke(graph, {"log": []}, config) == {"log": ["w!"]}
     assert runner.invoke(inner, Command(resume="later"), elsewhere)["answer"] == "later"
+
+
+def test_a_breakpoint_inside_pauses_the_whole_and_goes_on_in_place(
+    runner: Runner, saver: Any, reopen: Any, config: RunnableConfig, ran: list[str]
+) -> None:
+    def inner() -> Any:
+        def step(name: str) -> Any:
+            return lambda state: ran.append(name)
+
+        builder = StateGraph(Child).add_sequence([(name, step(name)) for name in ("one", "two")])
+        return builder.add_edge(START, "one").compile(interrupt_before=["two"])
+
+    result = runner.run(around(around(inner()), saver), {"word": "w"}, config)
+    assert (result.status, result.next, ran) == ("paused", ("child",), ["one"])
+    result = runner.run(around(around(inner()), reopen(saver)), None, config)
+    assert (result.status, ran) == ("completed", ["one", "two"])
+
+
+def test_what_a_nested_graph_keeps_to_itself_stays_private(
+    runner: Runner, saver: Any, config: RunnableConfig
+) -> None:
+    class Secretive(TypedDict, total=False):
+        word: str
+        secret: str
+
+    seen: list[Any] = []
+
+    def hide(state: Secretive) -> Secretive:
+        seen.append(dict(state))
+        return {"word": "told", "secret": "hidden"}
+
+    child = StateGraph(Secretive).add_node(hide).add_edge(START, "hide").compile()
+    graph = around(child, saver)
+    for _ in range(2):
+        assert runner.invoke(graph, {"word": "w", "log": ["kept"]}, config)["word"] == "told"
+    assert seen == [{"word": "w"}] * 2, "nothing of the parent's, and nothing of the turn before"
+    assert "secret" not in runner.get_state(graph, config).values
+
+
+def test_questions_from_several_depths_at_once_are_answered_by_id_in_another_process(
+    runner: Runner, saver: Any, reopen: Any, config: RunnableConfig
+) -> None:
+    def asking(answer: str) -> Any:
+        def ask(state: Child) -> Child:
+            return {"answer": interrupt(answer)}
+
+        return StateGraph(Child).add_node(ask).add_edge(START, "ask").compile()
+
+    def call(depth: int) -> Any:
+        graph = asking(f"at {depth}")
+        for _ in range(depth):
+            graph = around(graph)
+        return lambda state: {"log": [graph.invoke({"word": ""})["answer"]]}
+
+    def build(saver: Any) -> Any:
+        builder = StateGraph(Parent)
+        for depth in range(3):
+            builder.add_node(f"n{depth}", call(depth)).add_edge(START, f"n{depth}")
+        return builder.compile(checkpointer=saver)
+
+    asked = runner.run(build(saver), {"log": []}, config).interrupts
+    assert [question.value for question in asked] == ["at 0", "at 1", "at 2"]
+    assert [question.namespace.count("|") for question in asked] == [0, 1, 2]
+    left = runner.run(build(reopen(saver)), Command(resume={asked[2].id: "2"}), config)
+    assert left.interrupts == asked[:2]
+    answers = {asked[0].id: "0", asked[1].id: "1"}
+    assert runner.invoke(build(reopen(saver)), Command(resume=answers), config)["log"] == ["0", "1", "2"]

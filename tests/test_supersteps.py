@@ -2,15 +2,18 @@
 
 import asyncio
 import contextvars
+import operator
 import threading
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphkit import END, START, Command, Send
+from graphkit import END, START, Command, Send, StateGraph
+from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import GraphRecursionError, InvalidUpdateError
 from graphkit.types import RunnableConfig
 from tests.conftest import EMPTY, Build, Edge, Runner, Saver, State, graph_of, in_a_row, says
@@ -627,3 +630,25 @@ def test_run_tells_completion_by_status(runner: Runner, build: Build, config: Ru
 def test_run_works_without_a_saver(runner: Runner) -> None:
     result = runner.run(graph_of(logging_nodes("a")), EMPTY)
     assert (result.status, result.value) == ("completed", {"log": ["a"]})
+
+
+class Sum(TypedDict):
+    total: Annotated[int, operator.add]
+
+
+def test_ten_thousand_sends_are_one_superstep_and_one_checkpoint(runner: Runner, tmp_path: Path) -> None:
+    """Finished tasks are recorded in a few batches on the way, by time and not by number."""
+    tasks = 10_000
+
+    def work(state: Sum) -> dict[str, int]:
+        return {"total": state["total"]}
+
+    builder = StateGraph(Sum).add_node("work", work)
+    builder.add_conditional_edges(START, lambda state: [Send("work", {"total": 1})] * tasks, ["work"])
+    with SqliteSaver(tmp_path / "sends.sqlite", synchronous="NORMAL") as saver:
+        graph = builder.compile(checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "many"}}
+        assert runner.invoke(graph, {"total": 0}, config) == {"total": tasks}
+        assert [dict(found.metadata or {})["step"] for found in graph.get_state_history(config)] == [1, 0, -1]
+        assert len(graph.get_state(config).tasks) == 0
+        assert saver.usage("many").checkpoints == 3

@@ -285,6 +285,28 @@ class BaseCheckpointSaver(SaverInterface, ABC):
             rows = tables.pending_of(thread_id, "", kind, key)
             return [self.layout.open_pending(thread_id, "", row) for row in rows]
 
+    def find_on_way(self, thread_id: str, namespace: str, at: str) -> str | None:
+        """The newest checkpoint of a nested graph's `namespace` that the thread has behind it at checkpoint `at` of
+        the root. What ran beside a checkpoint is not behind a fork of that one. The newest of all if `at` is not
+        stored."""
+        with self.reading() as tables:
+            reader = Reader(tables, self.layout, thread_id, namespace)
+            way = Reader(tables, self.layout, thread_id, "")
+            behind, current = {at}, tables.checkpoint(thread_id, "", at)
+            known, before = current is not None, None
+            while rows := tables.recent(thread_id, namespace, before, PAGE):
+                before = rows[-1].id
+                for row in rows:
+                    around = reader.metadata(reader.body(row)).get("parents", {}).get("")
+                    while current is not None and around is not None and current.id > around:
+                        parent = current.parent_id
+                        if parent is not None and way.body(current).source != "fork":
+                            behind.add(parent)
+                        current = tables.checkpoint(thread_id, "", parent) if parent is not None else None
+                    if not known or around in behind:
+                        return row.id
+            return None
+
     def namespaces(self, thread_id: str, under: str = "") -> list[str]:
         """The namespaces of a thread that begin with `under`, in order."""
         with self.reading() as tables:

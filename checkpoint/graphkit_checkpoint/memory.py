@@ -183,9 +183,9 @@ class _Tables(WriteTables):
             if row.kind == kind and row.key == key
         ]
 
-    def namespaces(self, thread_id: str) -> list[str]:
+    def namespaces(self, thread_id: str, under: str = "") -> list[str]:
         thread = self.threads.get(thread_id)
-        return sorted(thread.namespaces) if thread else []
+        return sorted(name for name in thread.namespaces if name.startswith(under)) if thread else []
 
     def thread_ids(self, expired: bool = False) -> list[str]:
         now = self.clock()

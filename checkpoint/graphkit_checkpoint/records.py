@@ -16,6 +16,13 @@ SCALAR = -1
 """The length of a version that is one value and no sequence of items."""
 
 
+def order_of(question: Mapping[str, Any]) -> int:
+    """When a task asked a question, from its record. Those of earlier versions tell it of unnamed questions only,
+    which came first."""
+    index = question["index"]
+    return int(question.get("order", 1 << 30 if index is None else index))
+
+
 class Version(NamedTuple):
     """What a checkpoint sees of a channel: the first `length` items of a log, or a value (`SCALAR`).
 

@@ -152,26 +152,22 @@ def writes_of(pending: Iterable[Pending]) -> list[PendingWrite]:
 class _Conversation(NamedTuple):
     """What one task asked, and the answers by question id."""
 
-    questions: list[Question]
+    questions: list[tuple[int, Question]]
     answers: dict[str, Any]
 
     def add(self, record: Pending) -> None:
         if record.kind == records.ANSWER:
             self.answers[record.key] = record.value["value"]
         else:
-            self.questions.append(Question(**{name: record.value[name] for name in Question.__slots__}))
+            question = Question(**{name: record.value[name] for name in Question.__slots__})
+            self.questions.append((records.order_of(record.value), question))
 
     def writes(self) -> Iterator[tuple[str, list[Any]]]:
         """`__interrupt__` with all questions, `__resume__` with the answers in the order of the questions."""
-        self.questions.sort(key=_question_order)
-        if self.questions:
-            yield INTERRUPT, self.questions
+        questions = [question for _, question in sorted(self.questions, key=itemgetter(0))]
+        if questions:
+            yield INTERRUPT, questions
         if self.answers:
-            places = {question.id: place for place, question in enumerate(self.questions)}
+            places = {question.id: place for place, question in enumerate(questions)}
             answered = sorted(self.answers, key=lambda question: places.get(question, len(places)))
             yield RESUME, [self.answers[question] for question in answered]
-
-
-def _question_order(question: Question) -> tuple[str, bool, int, str]:
-    """Named questions after unnamed ones, which are in the order in which they were asked."""
-    return question.namespace, question.index is None, question.index or 0, question.name or ""

@@ -59,7 +59,8 @@ class ReadTables(ABC):
         """The records of this kind and key beside any checkpoint, newest first."""
 
     @abstractmethod
-    def namespaces(self, thread_id: str) -> list[str]: ...
+    def namespaces(self, thread_id: str, under: str = "") -> list[str]:
+        """Those that begin with `under`, in order."""
 
     @abstractmethod
     def thread_ids(self, expired: bool = False) -> list[str]:

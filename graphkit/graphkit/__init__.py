@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphkit.constants import END, START
+    from graphkit.func import entrypoint, task
     from graphkit.graph.message import MessagesState, add_messages
     from graphkit.graph.state import StateGraph
     from graphkit.questions import interrupt
+    from graphkit.runtime import RunControl
     from graphkit.types import Command, Interrupt, RunResult, Send
 
 _HOMES = {
@@ -21,11 +23,14 @@ _HOMES = {
     "Command": "graphkit.types",
     "Interrupt": "graphkit.types",
     "MessagesState": "graphkit.graph.message",
+    "RunControl": "graphkit.runtime",
     "RunResult": "graphkit.types",
     "Send": "graphkit.types",
     "StateGraph": "graphkit.graph.state",
     "add_messages": "graphkit.graph.message",
+    "entrypoint": "graphkit.func",
     "interrupt": "graphkit.questions",
+    "task": "graphkit.func",
 }
 
 __all__ = [
@@ -34,11 +39,14 @@ __all__ = [
     "Command",
     "Interrupt",
     "MessagesState",
+    "RunControl",
     "RunResult",
     "Send",
     "StateGraph",
     "add_messages",
+    "entrypoint",
     "interrupt",
+    "task",
 ]
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from graphkit.constants import INTERRUPT
+from graphkit.context import ContextSchema
 from graphkit.door import (
     CONFLICT_TIMEOUT,
     Door,
@@ -23,27 +23,28 @@ from graphkit.door import (
     positive_int,
 )
 from graphkit.drivers.session import Kernel
-from graphkit.engine.loop import ParentCommand, run
-from graphkit.engine.program import Program
-from graphkit.engine.request import End, Names, Request
-from graphkit.errors import InvalidUpdateError
-from graphkit.streams import AsyncChunks, check_modes, chunks, config_at, describe
+from graphkit.engine.program import Program, cache_namespaces
+from graphkit.engine.request import End, Names, Position, Request
+from graphkit.runs import aevents, events, undrained
+from graphkit.shapes import config_at
+from graphkit.streams import AsyncChunks, Output, OutputKeys, Stream, Version
+from graphkit.tracebacks import users_frames
 from graphkit.types import RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
 from graphkit_checkpoint.admission import check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
-from graphkit_checkpoint.records import Saved
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from graphkit.drivers.aio import AsyncDriver
     from graphkit.graph.draw import DrawableGraph
+    from graphkit.snapshot import Viewer
+    from graphkit_checkpoint.records import Checkpoint
 
 __all__ = ["CompiledGraph", "check_nodes"]
 
 T = TypeVar("T")
-QUIET: frozenset[str] = frozenset()
 
 
 class CompiledGraph:
@@ -54,7 +55,7 @@ class CompiledGraph:
         program: Program,
         *,
         builder: Any = None,
-        checkpointer: BaseCheckpointSaver | Literal[False] | None = None,
+        checkpointer: BaseCheckpointSaver | bool | None = None,
         cache: BaseCache | None = None,
         store: Any = None,
         before: Names = frozenset(),
@@ -69,22 +70,21 @@ class CompiledGraph:
         self.program = program
         self.name = program.name
         self.builder = builder
-        self.checkpointer = checkpointer or None
-        self.debug = debug
+        self.checkpointer = checkpointer if isinstance(checkpointer, BaseCheckpointSaver) else None
         self._setting = Setting(
             program=program,
-            saver=self.checkpointer,
-            alone=checkpointer is False,
+            checkpointer=checkpointer,
             cache=cache,
             store=store,
             before=before,
             after=after,
             recursion_limit=positive_int(recursion_limit, "recursion_limit"),
             executor=executor,
-            context_schema=context_schema,
+            context_schema=None if context_schema is None else ContextSchema(context_schema, program.name),
             config={},
             on_conflict=on_conflict,
             conflict_timeout=conflict_timeout,
+            debug=debug,
         )
         patience(on_conflict, conflict_timeout)
 
@@ -100,171 +100,163 @@ class CompiledGraph:
 
     # Running
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Unpack[RunOptions]) -> Any:
+    def invoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        output_keys: OutputKeys = None,
+        subgraphs: bool = False,
+        version: Version = "v1",
+        **options: Unpack[RunOptions],
+    ) -> Any:
         """Run until the end, a question or a breakpoint; returns the output values.
 
         `input` is a new turn's values, None to go on, a `Command`, or a list of `interruptResponse` blocks.
         If questions are open the values have them under "__interrupt__". Raises what a node raised (with a
         note naming it), and the errors of `graphkit.errors` for a wrong input, before any node runs.
+
+        `output_keys` names keys of the state to return instead, or one whose value is returned. `version="v2"`
+        returns a `GraphOutput`. A `stream_mode` other than "values" returns the list of what `stream` yields.
         """
-        return _invoked(self._end(input, config, options))
+        with users_frames:
+            if stream_mode != "values":
+                stream = Stream(self.program, stream_mode, subgraphs, output_keys, version)
+                return list(self._parts(input, config, options, stream))
+            output = Output(self.program, output_keys, version)
+            return output.of(undrained(self._end(input, config, options, output)))
 
     async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **options: Unpack[RunOptions]
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        output_keys: OutputKeys = None,
+        subgraphs: bool = False,
+        version: Version = "v1",
+        **options: Unpack[RunOptions],
     ) -> Any:
         """`invoke` on the running event loop."""
-        return _invoked(await self._aend(input, config, options))
+        with users_frames:
+            if stream_mode != "values":
+                stream = Stream(self.program, stream_mode, subgraphs, output_keys, version)
+                async with aclosing(self._aparts(input, config, options, stream, [])) as parts:
+                    return [part async for part in parts]
+            output = Output(self.program, output_keys, version)
+            return output.of(undrained(await self._aend(input, config, options, output)))
 
     def run(
         self, input: Any, config: RunnableConfig | None = None, **options: Unpack[RunOptions]
     ) -> RunResult:
         """Like `invoke`, but tells how the run ended: completed, interrupted or paused at a breakpoint."""
-        return self._result(self._end(input, config, options), config)
+        with users_frames:
+            return self._result(self._end(input, config, options), config)
 
     async def arun(
         self, input: Any, config: RunnableConfig | None = None, **options: Unpack[RunOptions]
     ) -> RunResult:
         """`run` on the running event loop."""
-        return self._result(await self._aend(input, config, options), config)
+        with users_frames:
+            return self._result(await self._aend(input, config, options), config)
 
     def stream(
         self,
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        output_keys: OutputKeys = None,
+        subgraphs: bool = False,
+        version: Version = "v1",
         **options: Unpack[RunOptions],
     ) -> Iterator[Any]:
         """Run and yield what happens: chunks of one mode, or (mode, chunk) for a list of modes.
 
-        "values": the output after each superstep; "updates": {node: update} for each finished task;
-        "tasks": each task's start and result; "checkpoints": each checkpoint; "custom": what nodes wrote to
-        their stream writer. With durability "sync" nothing is yielded before it is committed. A consumer
-        that stops early ends the run; the thread can be used at once.
+        "values": the state after each superstep; "updates" (default): {node: update} for each finished task;
+        "tasks": each task's start and result; "checkpoints": each checkpoint; "debug": both, with step and time;
+        "custom": what nodes wrote to their stream writer; "messages": (message or a part of one, metadata), as
+        nodes write them to `runtime.message_writer`, and complete ones that they return.
+
+        With `subgraphs` the runs nested in this one are shown too, at any depth, and a namespace comes first:
+        (("node:task-id", ...), chunk), () for this run. `output_keys` limits "values" and "updates" to some keys
+        of the state. `version="v2"` yields a `StreamPart` for each chunk: {"type", "ns", "data"}.
+
+        With durability "sync" nothing is yielded before it is committed, but what nodes write while they run. A
+        node in a thread that writes more than is read waits. A consumer that stops early ends the run, and
+        leaves nothing running but blocking nodes, whose results are refused; the thread can be used at once.
         """
-        modes = check_modes(stream_mode)
-        with closing(self._events(input, config, options, _wanted(modes))) as events:
-            for event in events:
-                for mode, chunk in chunks(event, modes):
-                    yield chunk if isinstance(stream_mode, str) else (mode, chunk)
+        with users_frames:
+            modes = "updates" if stream_mode is None else stream_mode
+            stream = Stream(self.program, modes, subgraphs, output_keys, version)
+            with closing(self._parts(input, config, options, stream)) as parts:
+                yield from parts
 
     def astream(
         self,
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        output_keys: OutputKeys = None,
+        subgraphs: bool = False,
+        version: Version = "v1",
         **options: Unpack[RunOptions],
     ) -> AsyncIterator[Any]:
         """`stream` on the running event loop."""
-        modes = check_modes(stream_mode)
+        modes = "updates" if stream_mode is None else stream_mode
+        stream = Stream(self.program, modes, subgraphs, output_keys, version)
         opened: list[AsyncDriver] = []
-        chunked = self._achunks(input, config, modes, isinstance(stream_mode, str), options, opened)
-        return AsyncChunks(chunked, opened)
+        return AsyncChunks(self._aparts(input, config, options, stream, opened), opened)
 
-    async def _achunks(
-        self,
-        input: Any,
-        config: RunnableConfig | None,
-        modes: Sequence[StreamMode],
-        bare: bool,
-        options: RunOptions,
-        opened: list[AsyncDriver],
-    ) -> AsyncGenerator[Any, None]:
-        async with aclosing(self._aevents(input, config, options, _wanted(modes), opened)) as events:
-            async for event in events:
-                for mode, chunk in chunks(event, modes):
-                    yield chunk if bare else (mode, chunk)
+    def _parts(
+        self, input: Any, config: RunnableConfig | None, options: RunOptions, stream: Stream
+    ) -> Generator[Any, None, None]:
+        with closing(events(self._setting, input, config, options, stream)) as emitted:
+            while True:
+                try:
+                    event = next(emitted)
+                except StopIteration as stop:
+                    undrained(stop.value)
+                    return
+                yield from stream.parts(event)
 
-    def _events(
-        self, input: Any, config: RunnableConfig | None, options: RunOptions, listen: frozenset[str]
-    ) -> Generator[Any, None, End]:
-        from graphkit.drivers.sync import SyncDriver
-        from graphkit.drivers.termination import writing_on_sigterm
-
-        listen = listen | {"tasks", "updates"} if self.debug else listen
-        door = Door(self._setting, input, config, options)
-        driver = SyncDriver(door.session(listen))
-        try:
-            request = door.request(listen, driver.emit if "custom" in listen else None)
-            kernel = run(self.program, request)
-            with writing_on_sigterm(request.writes_at_end), closing(driver.drive(kernel)) as events:
-                end: End = yield from self._shown(events)
-        except ParentCommand as command:
-            raise self._for_parent(door, command) from None
-        finally:
-            door.close()
-        if door.frame is not None and end.waits:
-            door.frame.pass_on(end.asked)
-        return end
-
-    async def _aevents(
+    async def _aparts(
         self,
         input: Any,
         config: RunnableConfig | None,
         options: RunOptions,
-        listen: frozenset[str],
+        stream: Stream,
         opened: list[AsyncDriver],
     ) -> AsyncGenerator[Any, None]:
-        """The run's events. Its driver is put into `opened`, where the run's result is found afterwards."""
-        from graphkit.drivers.aio import AsyncDriver
-        from graphkit.drivers.termination import writing_on_sigterm
+        async with aclosing(aevents(self._setting, input, config, options, stream, opened)) as emitted:
+            async for event in emitted:
+                for part in stream.parts(event):
+                    yield part
+        undrained(opened[0].result)
 
-        listen = listen | {"tasks", "updates"} if self.debug else listen
-        door = Door(self._setting, input, config, options)
-        driver = AsyncDriver(door.session(listen))
-        opened.append(driver)
-        try:
-            request = door.request(listen, driver.emit if "custom" in listen else None)
-            kernel = run(self.program, request)
-            with writing_on_sigterm(request.writes_at_end):
-                async with aclosing(driver.drive(kernel)) as events:
-                    async for event in events:
-                        self._print(event)
-                        yield event
-        except ParentCommand as command:
-            raise self._for_parent(door, command) from None
-        finally:
-            door.close()
-        if door.frame is not None and driver.result.waits:
-            door.frame.pass_on(driver.result.asked)
-
-    def _shown(self, events: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
-        if not self.debug:
-            return (yield from events)
+    def _end(
+        self, input: Any, config: RunnableConfig | None, options: RunOptions, output: Output | None = None
+    ) -> End:
+        stream = None if output is None else output.stream
+        emitted = events(self._setting, input, config, options, stream)
         while True:
             try:
-                event = next(events)
-            except StopIteration as stop:
-                return stop.value
-            self._print(event)
-            yield event
-
-    def _print(self, event: Any) -> None:
-        line = describe(event) if self.debug else None
-        if line is not None:
-            print(f"[{self.name}] {line}")
-
-    def _for_parent(self, door: Door, command: ParentCommand) -> BaseException:
-        if door.frame is not None:
-            return command
-        return InvalidUpdateError(
-            f"node {command.node!r} of graph {self.name!r} returned Command(graph=Command.PARENT), and no graph is "
-            f"around it"
-        )
-
-    def _end(self, input: Any, config: RunnableConfig | None, options: RunOptions) -> End:
-        events = self._events(input, config, options, QUIET)
-        while True:
-            try:
-                next(events)
+                event = next(emitted)
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
+            if output is not None:
+                output.take(event)
 
-    async def _aend(self, input: Any, config: RunnableConfig | None, options: RunOptions) -> End:
+    async def _aend(
+        self, input: Any, config: RunnableConfig | None, options: RunOptions, output: Output | None = None
+    ) -> End:
         opened: list[AsyncDriver] = []
-        async for _ in self._aevents(input, config, options, QUIET, opened):
-            pass
+        stream = None if output is None else output.stream
+        async for event in aevents(self._setting, input, config, options, stream, opened):
+            if output is not None:
+                output.take(event)
         return opened[0].result  # type: ignore[no-any-return]
 
     def _result(self, end: End, config: RunnableConfig | None) -> RunResult:
@@ -279,15 +271,19 @@ class CompiledGraph:
 
     # Looking
 
-    def get_state(self, config: RunnableConfig) -> StateSnapshot:
-        """The thread at its head, or at the config's `checkpoint_id`. Needs a checkpointer."""
-        saver, where = self._address(config, "get_state")
-        return self._snapshot(saver.load(*where), where)
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """The thread at its head, or at the config's `checkpoint_id`. Needs a checkpointer.
 
-    async def aget_state(self, config: RunnableConfig) -> StateSnapshot:
+        A `checkpoint_ns` addresses a graph inside this one. The `state` of a task that is one, or calls one, is
+        its config, with `subgraphs` its snapshot; of several calls it is the last.
+        """
+        viewer, place = self._viewer(config, "get_state", subgraphs)
+        return viewer.state(place)
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         """`get_state` on the running event loop."""
-        saver, where = self._address(config, "aget_state")
-        return self._snapshot(await saver.aload(*where), where)
+        viewer, place = self._viewer(config, "aget_state", subgraphs)
+        return await viewer.saver.off_loop(viewer.state, place)
 
     def get_state_history(
         self,
@@ -298,11 +294,10 @@ class CompiledGraph:
         limit: int | None = None,
     ) -> Iterator[StateSnapshot]:
         """The thread's checkpoints, newest first: those whose metadata has every item of `filter`, older than
-        `before`, at most `limit`."""
-        saver, (thread_id, namespace, _) = self._address(config, "get_state_history")
+        `before`, at most `limit`. A `checkpoint_ns` addresses a graph inside this one."""
+        viewer, place = self._viewer(config, "get_state_history")
         earlier = (before or {}).get("configurable", {}).get("checkpoint_id")
-        for saved in saver.history(thread_id, namespace, before=earlier, limit=limit, filter=filter):
-            yield self._snapshot(saved, (thread_id, namespace, saved.checkpoint.id))
+        yield from viewer.history(place, before=earlier, limit=limit, filter=filter)
 
     async def aget_state_history(
         self,
@@ -313,29 +308,44 @@ class CompiledGraph:
         limit: int | None = None,
     ) -> AsyncIterator[StateSnapshot]:
         """`get_state_history` on the running event loop."""
-        saver, (thread_id, namespace, _) = self._address(config, "aget_state_history")
+        viewer, place = self._viewer(config, "aget_state_history")
         earlier = (before or {}).get("configurable", {}).get("checkpoint_id")
-        async for saved in saver.ahistory(thread_id, namespace, before=earlier, limit=limit, filter=filter):
-            yield self._snapshot(saved, (thread_id, namespace, saved.checkpoint.id))
+        found = viewer.history(place, before=earlier, limit=limit, filter=filter)
+        while (shown := await viewer.saver.off_loop(next, found, None)) is not None:
+            yield shown
 
-    def _address(
-        self, config: RunnableConfig, call: str
-    ) -> tuple[BaseCheckpointSaver, tuple[str, str, str | None]]:
-        """The saver, and thread id, namespace and checkpoint id of a config."""
+    def _viewer(self, config: RunnableConfig, call: str, subgraphs: bool = False) -> tuple[Viewer, Position]:
+        """What shows the graph's checkpoints, and which of them the config addresses."""
+        from graphkit.snapshot import Viewer
+
         if self.checkpointer is None:
             raise ValueError(f"{call}() needs a checkpointer: compile(checkpointer=...)")
         configurable = merged(self._setting.config, config).get("configurable", {})
         thread_id = check_thread_id(configurable.get("thread_id"))
-        namespace = configurable.get("checkpoint_ns") or ""
-        return self.checkpointer, (thread_id, namespace, configurable.get("checkpoint_id"))
+        return Viewer(self, self.checkpointer, subgraphs), Position.of(thread_id, configurable)
 
-    def _snapshot(self, saved: Saved | None, where: tuple[str, str, str | None]) -> StateSnapshot:
-        from graphkit import snapshot
+    @property
+    def keeps(self) -> bool | None:
+        """What it keeps inside another graph: True for its state, False for nothing, None for the state of one
+        task."""
+        checkpointer = self._setting.checkpointer
+        return checkpointer if isinstance(checkpointer, bool) else None
 
-        thread_id, namespace, checkpoint_id = where
-        if saved is None:
-            return snapshot.unknown(config_at(thread_id, checkpoint_id, namespace))
-        return snapshot.snapshot(self.program, saved, thread_id, namespace, checkpoint_id is None)
+    def get_subgraphs(
+        self, *, namespace: str | None = None, recurse: bool = False
+    ) -> Iterator[tuple[str, CompiledGraph]]:
+        """The graphs that nodes are, or that their functions refer to, with the names of their nodes; with `recurse`
+        also those inside them ("node|node"), with `namespace` only those of that name."""
+        from graphkit.graph.nesting import subgraphs
+
+        return subgraphs(self, namespace, recurse)
+
+    async def aget_subgraphs(
+        self, *, namespace: str | None = None, recurse: bool = False
+    ) -> AsyncIterator[tuple[str, CompiledGraph]]:
+        """`get_subgraphs` as an async iterator."""
+        for found in self.get_subgraphs(namespace=namespace, recurse=recurse):
+            yield found
 
     # Editing
 
@@ -370,11 +380,11 @@ class CompiledGraph:
 
         with closing(self._edit_door(config)) as door:
             request = self._edit_request(door, supersteps)
-            events = SyncDriver(door.session(QUIET)).drive(self._edit(request, supersteps))
+            events = SyncDriver(door.session()).drive(self._edit(request, supersteps))
             try:
                 next(events)
             except StopIteration as stop:
-                return config_at(request.thread_id, stop.value, request.namespace)
+                return _config_of(request, stop.value)
             raise AssertionError("editing emits nothing")
 
     async def abulk_update_state(
@@ -385,24 +395,55 @@ class CompiledGraph:
 
         with closing(self._edit_door(config)) as door:
             request = self._edit_request(door, supersteps)
-            driver = AsyncDriver(door.session(QUIET))
+            driver = AsyncDriver(door.session())
             async for _ in driver.drive(self._edit(request, supersteps)):
                 raise AssertionError("editing emits nothing")
-            return config_at(request.thread_id, driver.result, request.namespace)
+            return _config_of(request, driver.result)
 
     def _edit_door(self, config: RunnableConfig) -> Door:
-        self._address(config, "update_state")
+        self._viewer(config, "update_state")
         return Door(self._setting, None, config, {}, nests=False)
 
     def _edit_request(self, door: Door, supersteps: Sequence[Sequence[StateUpdate]]) -> Request:
         if not supersteps:
             raise ValueError("no supersteps were given; give a list of lists of StateUpdate")
-        return door.request(QUIET, None)
+        return door.request()
 
     def _edit(self, request: Request, supersteps: Sequence[Sequence[StateUpdate]]) -> Kernel:
         from graphkit.engine.edit import edit
 
-        return edit(self.program, request, supersteps)
+        graph: CompiledGraph | None = self
+        if request.namespace:
+            from graphkit.graph.nesting import graph_at
+
+            graph = graph_at(self, request.namespace)
+        if graph is None:
+            raise ValueError(
+                f"namespace {request.namespace!r} is that of no graph which a node of {self.name!r} is or refers to; "
+                f"get_subgraphs(recurse=True) lists those"
+            )
+        return edit(graph.program, request, supersteps)
+
+    # Caching
+
+    def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Forget the cached results of `nodes`, by default of all; of a node that is a graph, those of its nodes.
+
+        Raises `ValueError` without a cache, and for a name that is no node of the graph.
+        """
+        cache, namespaces = self._cached("clear_cache", nodes)
+        cache.clear(namespaces)
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """`clear_cache` on the running event loop."""
+        cache, namespaces = self._cached("aclear_cache", nodes)
+        await cache.aclear(namespaces)
+
+    def _cached(self, call: str, nodes: Sequence[str] | None) -> tuple[BaseCache, list[tuple[str, ...]]]:
+        if self._setting.cache is None:
+            raise ValueError(f"{call}() needs a cache: compile(cache=...)")
+        wanted = self.program.nodes if nodes is None else check_nodes(nodes, self.program, call)
+        return self._setting.cache, list(cache_namespaces(self.program, wanted))
 
     # Drawing
 
@@ -411,20 +452,22 @@ class CompiledGraph:
         """The nodes that runs pause before and after, as compiled."""
         return self._setting.before, self._setting.after
 
-    def get_graph(self) -> DrawableGraph:
-        """The graph as a drawing: `draw_mermaid()`, `to_networkx()`."""
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: bool | int = False) -> DrawableGraph:
+        """The graph as a drawing: `draw_mermaid()`, `draw_ascii()`, `draw_png()`, `draw_svg()`, `to_networkx()`.
+
+        `xray` draws graphs that are nodes in their place: True at every depth, a number down to that depth.
+        `config` changes nothing: a drawing does not depend on a run.
+        """
         from graphkit.graph.describe import drawable
 
-        return drawable(self)
+        return drawable(self, xray)
+
+    async def aget_graph(
+        self, config: RunnableConfig | None = None, *, xray: bool | int = False
+    ) -> DrawableGraph:
+        """`get_graph`, for callers that await it. It waits for nothing."""
+        return self.get_graph(config, xray=xray)
 
 
-def _wanted(modes: Sequence[StreamMode]) -> frozenset[str]:
-    wanted = frozenset(modes)
-    return wanted | {"tasks", "checkpoints"} if "debug" in wanted else wanted
-
-
-def _invoked(end: End) -> Any:
-    if not end.asked:
-        return end.values
-    shown = end.values if isinstance(end.values, dict) else {}
-    return {**shown, INTERRUPT: list(end.interrupts)}
+def _config_of(request: Request, checkpoint: Checkpoint) -> RunnableConfig:
+    return config_at(request.thread_id, checkpoint.id, request.namespace, checkpoint.metadata.get("parents"))

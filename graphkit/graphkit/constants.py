@@ -21,6 +21,9 @@ TAG_HIDDEN: Final = "graphkit:hidden"
 TAG_NOSTREAM: Final = "nostream"
 """A model tag: do not stream its tokens."""
 
+PUSH: Final = "__pregel_push"
+"""What a task made by a `Send` names as its trigger (source: LangGraph)."""
+
 COPY: Final = "__copy__"
 """`update_state(as_node=COPY)`: copy the checkpoint as it is."""
 
@@ -33,7 +36,13 @@ PARENT: Final = "__parent__"
 GRAPH: Final = "__graph__"
 """The channel in which a thread keeps the shape of the graph that left it."""
 
-RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT, GRAPH})
+PREVIOUS: Final = "__previous__"
+"""The channel in which an entrypoint keeps what its next run is given as `previous`."""
+
+RETURN: Final = "__return__"
+"""The key under which the result of a task is written: it is no channel."""
+
+RESERVED: Final = frozenset({START, END, INTERRUPT, COPY, INPUT, PARENT, GRAPH, PREVIOUS, RETURN})
 """Names that no node and no channel may have."""
 
 LONGEST_NAME: Final = 255

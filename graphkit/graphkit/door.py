@@ -11,15 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 
+from graphkit.context import ContextSchema
+from graphkit.control import RunControl
 from graphkit.drivers.session import Session
-from graphkit.engine.attempt import Live, Scope
+from graphkit.engine.attempt import Attempt, Emitter, Live, Scope
+from graphkit.engine.events import News
+from graphkit.engine.identity import call_of, lasting
+from graphkit.engine.matching import Call
+from graphkit.engine.nested import Origin, Site, call_of_graph
 from graphkit.engine.program import Program
-from graphkit.engine.request import EVERY, Names, Request
+from graphkit.engine.request import EVERY, Names, Position, Request
 from graphkit.frame import Frame, current
-from graphkit.types import Durability, RunnableConfig
+from graphkit.inside import Inner
+from graphkit.types import Durability, RunnableConfig, StreamMode
 from graphkit_checkpoint.admission import check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
+from graphkit_checkpoint.errors import ConcurrentUpdateError
 from graphkit_checkpoint.ownership import forget_token, new_token
 
 if TYPE_CHECKING:
@@ -33,11 +41,14 @@ Breakpoints = Sequence[str] | Literal["*"] | None
 class RunOptions(TypedDict, total=False):
     """Options of one run.
 
-    `context` is given to nodes as `runtime.context`. `durability`: "sync" (default) commits every superstep
-    before anything of it is shown, "async" while the next one runs, "exit" once at the end.
+    `context` is given to nodes as `runtime.context`; it must fit the graph's `context_schema`.
+    `durability`: "sync" (default) commits every superstep before anything of it is shown, "async" while the
+    next one runs, "exit" once at the end.
     `interrupt_before`, `interrupt_after` replace the breakpoints given to `compile` ([]: none).
     `executor` runs the nodes of this run. `on_conflict` says what to do while another run owns the thread:
     "raise" (default) or "wait", at most `conflict_timeout` seconds (default 30; None: without end).
+    `control` is a `RunControl` by which the run can be asked to stop between two supersteps. `print_mode` prints
+    the chunks of these stream modes; `debug` prints lines to read, or not, whatever was given to `compile`.
     """
 
     context: Any
@@ -47,6 +58,9 @@ class RunOptions(TypedDict, total=False):
     executor: Executor | None
     on_conflict: OnConflict | None
     conflict_timeout: float | None
+    control: RunControl | None
+    print_mode: StreamMode | Sequence[StreamMode]
+    debug: bool | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -54,18 +68,26 @@ class Setting:
     """What a compiled graph brings to every run of it."""
 
     program: Program
-    saver: BaseCheckpointSaver | None
-    alone: bool
+    checkpointer: BaseCheckpointSaver | bool | None
     cache: BaseCache | None
     store: Any
     before: Names
     after: Names
     recursion_limit: int
     executor: Executor | None
-    context_schema: Any
+    context_schema: ContextSchema | None
     config: RunnableConfig
     on_conflict: OnConflict = "raise"
     conflict_timeout: float | None = CONFLICT_TIMEOUT
+    debug: bool = False
+
+    @property
+    def saver(self) -> BaseCheckpointSaver | None:
+        """The graph's own; a nested graph uses the one around it."""
+        return self.checkpointer if isinstance(self.checkpointer, BaseCheckpointSaver) else None
+
+
+NOBODY = Call("", "")
 
 
 class Address(NamedTuple):
@@ -78,7 +100,7 @@ class Address(NamedTuple):
 
 
 class Door:
-    """One run's way in. `close` it when the run has ended.
+    """One run's way in. `close` it when the run has ended and has said what it waits for.
 
     With `nests`, a run that is made inside a task becomes part of that task's run: of its thread and its
     claim. It stays a run of its own if its config names another thread, or if only its own graph has a saver.
@@ -98,6 +120,7 @@ class Door:
                 f"a run has no option {', '.join(map(repr, unknown))}; it takes {', '.join(RunOptions.__annotations__)}"
             )
         self.setting = setting
+        self.runs = nests  # an edit has no context
         self.given = given
         self.options = options
         self.config = merged(setting.config, config)
@@ -105,25 +128,52 @@ class Door:
         self.frame = around if nests and around and _belongs(around, self.config, setting) else None
         if nests and around is not None:
             self.config = merged(_inheritable(around), self.config)
-        self.saver = None if setting.alone else self._inherited("saver") or setting.saver
+        if setting.checkpointer is True and self.frame is None:
+            raise RuntimeError(
+                f"graph {setting.program.name!r} was compiled with checkpointer=True: it keeps its state where the "
+                f"graph around it does, so it runs only inside a node; give it a saver to run it by itself"
+            )
+        self.saver = self._inherited("saver") or setting.saver if setting.checkpointer is not False else None
+        self.cache = setting.cache if setting.cache is not None else self._inherited("cache")
         self.pool = options.get("executor") or setting.executor or self._inherited("pool")
         # One deeper than whatever runs here, nested or not: its tasks wait for this run's.
         self.depth = around.attempt.scope.depth + 1 if around else 0
         self.token = ""
+        self.around = around if nests else None
+        self.inner: Inner | None = None
+        self.control = _control(options.get("control"), self._inherited("control"))
+        self._timed = self.frame if self.frame is not None and self.frame.is_timed else None
+        if self._timed is not None:
+            self._timed.beat()
+        self.called: tuple[Site, Call] | None = None
+        self.origin: Origin | None = None
+        self.task = ""
+        self.edits = not nests
+        self.inside: Position | None = None
+        self.exclusive = ""
+        self.busy: dict[str, Door] = self._inherited("busy") if self.frame else {}
 
-    def session(self, listen: frozenset[str]) -> Session:
+    def session(self, live: bool = False) -> Session:
         return Session(
             saver=self.saver,
-            cache=self.setting.cache,
+            cache=self.cache,
             pool=self.pool,
             depth=self.depth,
-            live="custom" in listen,
+            live=live,
+            control=self.control,
+            beat=self._timed.beat if self._timed is not None else None,
         )
 
     def _inherited(self, name: str) -> Any:
         return getattr(self.frame.attempt.scope.live, name) if self.frame else None
 
-    def request(self, listen: frozenset[str], emit: Callable[[Any], None] | None) -> Request:
+    def request(
+        self,
+        post: Callable[[Attempt, News], None] | None = None,
+        listen: frozenset[str] = frozenset(),
+        below: frozenset[str] = frozenset(),
+        emit: Emitter | None = None,
+    ) -> Request:
         """The run as asked for. Raises `InvalidThreadIdError` and `ValueError`s naming the option."""
         nested, stored = self.frame is not None, self.saver is not None
         address = self._nested_address() if nested else self._own_address()
@@ -136,7 +186,7 @@ class Door:
         program, options = self.setting.program, self.options
         return Request(
             input=self.given,
-            scope=self._scope(address, emit),
+            scope=self._scope(address, post, listen, below, emit),
             nonce=os.urandom(4).hex() if stored or not nested else address.namespace,
             stored=stored,
             checkpoint_id=address.checkpoint_id,
@@ -146,18 +196,33 @@ class Door:
                 options.get("interrupt_before"), self.setting.before, program, "interrupt_before"
             ),
             after=_override(options.get("interrupt_after"), self.setting.after, program, "interrupt_after"),
-            listen=listen,
             metadata=self._metadata(),
             nested=nested,
+            # What runs inside a task and stores nothing would have to begin anew: it runs to its end.
+            drains=stored or not address.thread_id,
+            beats=self._timed is not None,
             patience=self._patience(),
             answers=self.frame.attempt.answers if self.frame else {},
+            called=self.called,
+            origin=self.origin,
+            task=self.task,
+            inside=self.inside,
         )
 
     def _metadata(self) -> dict[str, Any]:
         """What the caller wants stored with each checkpoint; the id of the run is found by `delete_for_runs`."""
         run_id = self.config.get("run_id")
-        named = {} if run_id is None else {"run_id": str(run_id)}
-        return {**named, **(self.config.get("metadata") or {})}
+        named: dict[str, Any] = {} if run_id is None else {"run_id": str(run_id)}
+        if self.frame is not None and self.saver is not None:
+            named["parents"] = self._parents()
+        return {**(self.config.get("metadata") or {}), **named}
+
+    def _parents(self) -> dict[str, str]:
+        """The checkpoints of the graphs around this run, by namespace."""
+        if self.frame is None:
+            return {}
+        attempt = self.frame.attempt
+        return {**attempt.scope.parents, attempt.scope.namespace: attempt.place.checkpoint_id}
 
     def _patience(self) -> float:
         options, setting = self.options, self.setting
@@ -171,20 +236,67 @@ class Door:
         configurable = self.config.get("configurable", {})
         thread_id = check_thread_id(configurable.get("thread_id"))
         self.token = new_token()
-        namespace = configurable.get("checkpoint_ns") or ""
-        return Address(thread_id, namespace, configurable.get("checkpoint_id"), self.token)
+        place = Position.of(thread_id, configurable)
+        if place.namespace and not self.edits:
+            self.inside, place = place, Position(thread_id)
+        return Address(*place, self.token)
 
     def _nested_address(self) -> Address:
         """Below the task around this run: its thread, its claim, and a namespace for each call it makes."""
         assert self.frame is not None
-        frame, scope = self.frame, self.frame.attempt.scope
-        call, frame.calls = frame.calls, frame.calls + 1
-        own = f"{frame.attempt.node.name}:{frame.id}" + (f":{call}" if call else "")
-        namespace = f"{scope.namespace}|{own}" if scope.namespace else own
+        scope, site = self.frame.attempt.scope, self.frame.site
+        if self.setting.checkpointer is True and self.saver is not None:
+            return Address(scope.thread_id, self._lasting_namespace(site), None, scope.token)
+        if self._is_node and not site.entered:
+            site.entered = True
+            self.origin = site.origin
+            return Address(scope.thread_id, site.base, None, scope.token)
+        # Without a thread nothing is ever found again.
+        call = call_of_graph(self.setting.program, self.given) if scope.thread_id else NOBODY
+        call = call._replace(ordered=self.frame.ordered)
+        namespace = ""
+        if self.saver is None:
+            namespace = site.claim_unstored(call)
+        elif site.is_known:
+            namespace, self.origin = site.claim(call)
+        else:
+            self.called = site, call
         return Address(scope.thread_id, namespace, None, scope.token)
 
-    def _scope(self, address: Address, emit: Callable[[Any], None] | None) -> Scope:
-        setting, context = self.setting, self.options.get("context")
+    def _lasting_namespace(self, site: Site) -> str:
+        """That of a graph which goes on with the state it had. Raises `ConcurrentUpdateError` if it runs already."""
+        assert self.frame is not None
+        call = None if self._is_node and not site.entered else call_of(self.setting.program.called, "")
+        self.exclusive = lasting(site.base) if call is None else site.lasting(call)
+        if self.busy.setdefault(self.exclusive, self) is not self:
+            self.exclusive = ""
+            raise ConcurrentUpdateError(
+                f"graph {self.setting.program.name!r} keeps its state (checkpointer=True), so node "
+                f"{self.frame.attempt.node.name!r} can call it once at a time, and a call of it is running; make the "
+                f"calls one after the other, or compile the graph without checkpointer=True"
+            )
+        site.entered = site.entered or call is None
+        namespace = self.exclusive if call is None else site.claim_lasting(call)
+        if site.origin is not None and site.origin.namespace == namespace:
+            self.origin = site.origin
+        self.task = self.frame.asker
+        return namespace
+
+    @property
+    def _is_node(self) -> bool:
+        """Whether the node of the task around this run is this graph: it is called once and needs no number."""
+        assert self.frame is not None
+        return self.frame.attempt.node.subgraph is self.setting.program
+
+    def _scope(
+        self,
+        address: Address,
+        post: Callable[[Attempt, News], None] | None,
+        listen: frozenset[str],
+        below: frozenset[str],
+        emit: Emitter | None,
+    ) -> Scope:
+        setting = self.setting
         return Scope(
             config=self.config,
             thread_id=address.thread_id,
@@ -193,16 +305,32 @@ class Door:
             durability=self._durability(),
             unchecked_matching=setting.program.unchecked_matching,
             depth=self.depth,
+            listen=listen,
+            below=below,
+            parents=self._parents() if self.saver is not None else {},
             live=Live(
+                busy=self.busy,
                 saver=self.saver,
+                cache=self.cache,
                 store=setting.store if setting.store is not None else self._inherited("store"),
-                context=_context(
-                    setting.context_schema, context if context is not None else self._inherited("context")
-                ),
+                context=self._context(),
                 emit=emit,
                 pool=self.pool,
+                post=post,
+                beat=self._timed.beat if self._timed is not None else None,
+                heartbeat=self._timed.heartbeat if self._timed is not None else None,
+                control=self.control,
             ),
         )
+
+    def _context(self) -> Any:
+        """What nodes know as `runtime.context`: the run's own, else that of the run around it."""
+        own = self.options.get("context")
+        context = own if own is not None else self._inherited("context")
+        schema = self.setting.context_schema
+        if schema is None or not self.runs:
+            return context
+        return schema.checked(context, inherited=own is None and context is not None)
 
     def _durability(self) -> Durability:
         given = self.options.get("durability")
@@ -212,9 +340,27 @@ class Door:
             raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {given!r}")
         return given
 
+    def enter(self, run: Inner) -> None:
+        """Make the run known to the task around it, nested in its run or not: the task ends after it."""
+        if self.around is not None:
+            self.inner = run
+            self.around.enter(run)
+
     def close(self) -> None:
+        if self.exclusive:
+            self.busy.pop(self.exclusive, None)
         if self.token:
             forget_token(self.token)
+        if self.around is not None and self.inner is not None:
+            self.around.leave(self.inner)
+
+
+def _control(given: Any, inherited: RunControl | None) -> RunControl:
+    if given is None:
+        return inherited or RunControl.unshared()
+    if not isinstance(given, RunControl):
+        raise TypeError(f"control must be a RunControl, not {given!r:.100}")
+    return given
 
 
 def _belongs(frame: Frame, config: RunnableConfig, setting: Setting) -> bool:
@@ -229,7 +375,7 @@ def _belongs(frame: Frame, config: RunnableConfig, setting: Setting) -> bool:
 def _inheritable(frame: Frame) -> RunnableConfig:
     """The surrounding run's config, without the checkpoint that it addresses."""
     config = frame.attempt.scope.config
-    own = ("checkpoint_id", "checkpoint_ns")
+    own = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
     kept = {key: value for key, value in config.get("configurable", {}).items() if key not in own}
     return {**config, "configurable": kept}
 
@@ -289,10 +435,3 @@ def check_nodes(names: Breakpoints, program: Program, option: str) -> Names:
 
 def _override(given: Breakpoints, compiled: Names, program: Program, option: str) -> Names:
     return compiled if given is None else check_nodes(given, program, option)
-
-
-def _context(schema: Any, context: Any) -> Any:
-    if schema is not None and isinstance(context, dict) and isinstance(schema, type):
-        builds = hasattr(schema, "__dataclass_fields__") or hasattr(schema, "model_fields")
-        return schema(**context) if builds else context
-    return context

@@ -8,6 +8,7 @@ Each is also the built-in kind a caller would expect; a malformed argument is a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from graphkit_checkpoint.errors import (
     CheckpointCorruptError,
@@ -33,19 +34,24 @@ __all__ = [
     "EmptyChannelError",
     "EmptyInputError",
     "EncryptionError",
+    "GraphBubbleUp",
+    "GraphDrained",
     "GraphInterrupt",
     "GraphRecursionError",
     "GraphVersionError",
     "GraphkitError",
     "InterruptMismatchError",
+    "InvalidContextError",
     "InvalidGraphError",
     "InvalidResponseError",
     "InvalidThreadIdError",
     "InvalidUpdateError",
     "LeaseLostError",
     "NoPendingInterruptError",
+    "NodeCancelledError",
     "NodeError",
     "NodeTimeoutError",
+    "RecordedError",
     "StateTooLargeError",
     "StorageBusyError",
     "StorageCorruptError",
@@ -80,7 +86,68 @@ class GraphRecursionError(GraphkitError, RecursionError):
 
 
 class NodeTimeoutError(GraphkitError, TimeoutError):
-    """A node ran longer than its timeout; a result that arrives later is refused."""
+    """An attempt at a node used up its time; a result that arrives later is refused.
+
+    `kind` says which limit it was: "run", or "idle" for `timeout` seconds without a sign of progress.
+    `elapsed` is how many seconds the attempt had; `run_timeout` and `idle_timeout` are the limits it had.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        elapsed: float,
+        *,
+        kind: Literal["idle", "run"],
+        idle_timeout: float | None = None,
+        run_timeout: float | None = None,
+    ) -> None:
+        timeout = idle_timeout if kind == "idle" else run_timeout
+        if timeout is None:
+            raise ValueError(f"{kind}_timeout is needed when kind is {kind!r}")
+        found = (
+            f"gave no sign of progress for its idle_timeout of {timeout:g} s (after {elapsed:.3f} s)"
+            if kind == "idle"
+            else f"ran longer than its timeout of {timeout:g} s (run_timeout; {elapsed:.3f} s)"
+        )
+        super().__init__(f"node {node!r} {found}; a result that arrives later is refused")
+        self.node = node
+        self.timeout = timeout
+        self.run_timeout = run_timeout
+        self.idle_timeout = idle_timeout
+        self.elapsed = elapsed
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+class NodeCancelledError(GraphkitError, RuntimeError):
+    """A node raised `asyncio.CancelledError` itself, which nobody had asked it for: it has failed."""
+
+    def __init__(self, node: str, message: str | None = None) -> None:
+        super().__init__(
+            message or f"node {node!r} raised asyncio.CancelledError, and nobody had cancelled it"
+        )
+        self.node = node
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+def _unpickled(cls: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    error: Any = cls.__new__(cls)
+    error.args = args
+    vars(error).update(attributes)
+    return error
+
+
+class RecordedError(GraphkitError, RuntimeError):
+    """Stands for an exception of an earlier process that cannot be made again: `kind` is the name of its
+    class, the message its text."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class GraphVersionError(GraphkitError, RuntimeError):
@@ -101,6 +168,10 @@ class InvalidResponseError(GraphkitError, ValueError):
     question: str | None = None
 
 
+class InvalidContextError(GraphkitError, ValueError):
+    """The context of a run does not fit the graph's `context_schema`; nothing has run."""
+
+
 class UnknownInterruptError(GraphkitError, KeyError):
     """No question of this id is open on the thread."""
 
@@ -116,7 +187,22 @@ class InterruptMismatchError(GraphkitError, RuntimeError):
     """A re-run asks another question than the one that was answered at this place; nothing is delivered."""
 
 
-class GraphInterrupt(BaseException):
+class GraphBubbleUp(BaseException):
+    """What leaves a graph without being a failure of it."""
+
+
+class GraphDrained(GraphBubbleUp, GraphkitError, RuntimeError):
+    """The run was asked to drain and has stopped between two supersteps; go on with `invoke(None, config)`.
+
+    `reason` is what `RunControl.request_drain` was given. `run()` returns status "drained" instead.
+    """
+
+    def __init__(self, reason: str = "shutdown") -> None:
+        super().__init__(f"the run was drained: {reason}")
+        self.reason = reason
+
+
+class GraphInterrupt(GraphBubbleUp):
     """Carries questions out of a node. Derived from `BaseException` so that `except Exception` lets it pass.
 
     `interrupts` holds the `Interrupt` objects. Raised by `interrupt()`; nothing else should raise it.

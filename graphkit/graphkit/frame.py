@@ -6,21 +6,29 @@ asked, so that a question that user code swallowed is still known to have been a
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from graphkit.engine.attempt import Answer, Attempt
-from graphkit.engine.identity import question_id
+from graphkit.constants import PREVIOUS
+from graphkit.engine.attempt import Answer, Attempt, Past
+from graphkit.engine.events import BEAT, HEARTBEAT, Beat, Custom, Event, MessageChunk
+from graphkit.engine.identity import below, question_id, run_of
+from graphkit.engine.nested import Site
 from graphkit.errors import (
     GraphInterrupt,
     InterruptMismatchError,
     InvalidResponseError,
     UnserializableStateError,
 )
-from graphkit.types import Interrupt
+from graphkit.inside import Inner, Inside
+from graphkit.types import Interrupt, RunStatus
 from graphkit_checkpoint.serde import fingerprint
 
 current: ContextVar[Frame | None] = ContextVar("graphkit_frame", default=None)
+NONE: frozenset[Any] = frozenset()
+_making = threading.Lock()
 
 
 def running(call: str) -> Frame:
@@ -38,27 +46,38 @@ class Frame:
     """One attempt at one task, while it runs."""
 
     __slots__ = (
+        "_sites",
         "asked",
         "attempt",
-        "calls",
+        "breaks",
         "events",
+        "inside",
         "mismatch",
         "named",
         "next_index",
+        "ordered",
         "paused",
+        "raised",
         "rejected",
         "task_id",
+        "unseen",
     )
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.task_id = ""
         self.next_index = 0
-        self.calls = 0
+        self._sites: dict[int, Site] = {}
         self.named: set[str] = set()
         self.asked: list[tuple[Interrupt, str]] = []
-        self.events: list[Any] = []
+        self.events: list[Event] = []
         self.paused = False
+        self.raised = False  # whether user code was told that the task cannot go on
+        self.breaks = False
+        self.inside: Inside | None = None
+        # Whether calls are made one after the other, each when the end of the last one is known.
+        self.ordered = True
+        self.unseen: frozenset[Inner] = NONE
         self.mismatch: InterruptMismatchError | None = None
         self.rejected: tuple[str, InvalidResponseError] | None = None
 
@@ -68,14 +87,92 @@ class Frame:
             self.task_id = self.attempt.place.id
         return self.task_id
 
+    @property
+    def asker(self) -> str:
+        """Who asks and calls: the error handler of a node does both apart from the node that failed."""
+        return self.id if self.attempt.failure is None else f"{self.id}/handler"
+
+    @property
+    def site(self) -> Site:
+        """Where graphs are called from."""
+        if not self._sites:
+            attempt = self.attempt
+            past = Past() if attempt.past is None and attempt.number > 1 else attempt.past
+            base = below(attempt.scope.namespace, attempt.node.name, self.asker)
+            self._sites.setdefault(0, Site(base, past))  # of several threads, one makes it
+        return self._sites[0]
+
+    @property
+    def previous(self) -> Any:
+        """What the last run of an entrypoint has saved for this one."""
+        state = self.attempt.state
+        return None if state is None else state[1].get(PREVIOUS)
+
+    # What runs inside
+
+    def enter(self, inner: Inner) -> None:
+        """Something is started inside: the attempt ends after it."""
+        if self.inside is None:
+            with _making:
+                if self.inside is None:
+                    self.inside = Inside()
+            if self.attempt.stopped:
+                self.inside.stop()
+        if self.inside or self.unseen:
+            self.ordered = False
+        self.inside.enter(inner)
+
+    def enter_unseen(self, inner: Inner) -> None:
+        """`enter` for what the caller does not wait for at once: until it is `seen`, no other call comes after it."""
+        self.enter(inner)
+        with _making:
+            self.unseen = self.unseen | {inner}
+
+    def seen(self, inner: Inner) -> None:
+        """The caller knows how it has ended."""
+        with _making:
+            self.unseen = self.unseen - {inner}
+
+    def leave(self, inner: Inner) -> None:
+        assert self.inside is not None
+        self.inside.leave(inner)
+
+    def stop(self) -> bool:
+        """Wake everything inside to end. Returns whether there is anything."""
+        inside = self.inside
+        return inside is not None and inside.stop()
+
+    def settle(self) -> None:
+        """Wait until everything inside has ended."""
+        if self.inside:
+            self.inside.wait()
+
+    async def asettle(self) -> None:
+        """`settle` on the running event loop."""
+        if self.inside:
+            await self.inside.await_all()
+
+    # Questions
+
+    @property
+    def waits(self) -> bool:
+        """Whether the task cannot finish: it has asked, or an answer does not fit."""
+        return bool(self.asked or self.paused or self.mismatch or self.rejected)
+
+    @property
+    def questions(self) -> list[tuple[Interrupt, str]]:
+        """What was asked: the task's own questions, then those of the graphs it called, call by call."""
+        if len(self.asked) < 2:
+            return self.asked
+        return sorted(self.asked, key=lambda asked: self.site.number_of(asked[0].namespace))
+
     def ask(self, value: Any, name: str | None, response_schema: Any) -> Any:
         """The answer to this question; raises `GraphInterrupt` if there is none yet."""
         index = self._count(name)
-        # The error handler of a node asks questions of its own, not those of the node that failed.
-        asker = self.id if self.attempt.failure is None else f"{self.id}/handler"
-        asked = question_id(asker, name, index)
+        asked = question_id(self.asker, name, index)
         answer = self.attempt.answers.get(asked)
         if answer is None:
+            self.raised = True
             raise self._open(asked, value, name, index, response_schema)
         if not self.attempt.scope.unchecked_matching and answer.fingerprint != _mark(value, name):
             raise self._refuse(index, answer, value)
@@ -95,18 +192,81 @@ class Frame:
         self.named.add(name)
         return None
 
-    def pass_on(self, questions: list[tuple[Interrupt, str]]) -> None:
-        """A nested graph waits for answers, or at a breakpoint (no questions), so this task does."""
+    def pass_on(self, questions: list[tuple[Interrupt, str]], status: RunStatus) -> None:
+        """A nested graph waits for answers, at a breakpoint or because it was drained, so this task does."""
+        self.raised = True
+        raise self.waits_inside(questions, status)
+
+    def waits_inside(self, questions: list[tuple[Interrupt, str]], status: RunStatus) -> GraphInterrupt:
+        """What carries out of the task that something inside it waits."""
         self.asked.extend(questions)
         self.paused = True
-        raise GraphInterrupt(tuple(question for question, _ in questions))
+        self.breaks = self.breaks or status == "paused"
+        return GraphInterrupt(tuple(question for question, _ in questions))
+
+    # Signs of progress
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether an idle timeout wants to know that this attempt gets on: its own, its caller's, or one around
+        its run."""
+        return self.attempt.scope.live.heartbeat is not None or self._is_watched
+
+    @property
+    def _is_watched(self) -> bool:
+        timeout = self.attempt.node.timeout
+        return self.attempt.watched or (timeout is not None and timeout.idle_timeout is not None)
+
+    def beat(self) -> None:
+        """The attempt has done something that can be seen from outside."""
+        live = self.attempt.scope.live
+        self._post(BEAT)
+        if live.beat is not None:
+            live.beat()
+
+    def heartbeat(self) -> None:
+        """The node says that it gets on."""
+        live = self.attempt.scope.live
+        self._post(HEARTBEAT)
+        if live.heartbeat is not None:
+            live.heartbeat()
+
+    def _post(self, sign: Beat) -> None:
+        attempt = self.attempt
+        post = attempt.scope.live.post
+        # One on its way says as much as many, and one that the node gave says more than any other.
+        if post is not None and self._is_watched and attempt.beating not in (sign, HEARTBEAT):
+            attempt.beating = sign
+            post(attempt, sign)
 
     def emit(self, value: Any) -> None:
-        emit = self.attempt.scope.live.emit
+        """Show a value in stream mode "custom"."""
+        scope = self.attempt.scope
+        if self.is_timed:
+            self.beat()
+        if "custom" in scope.listen:
+            self.show(Custom(namespace=run_of(scope.namespace), value=value))
+
+    def emit_message(self, chunk: Any, metadata: Mapping[str, Any] | None = None) -> None:
+        """Show a message, or a part of one, in stream mode "messages". `metadata` is added to the task's."""
+        attempt = self.attempt
+        if self.is_timed:
+            self.beat()
+        if "messages" in attempt.scope.listen:
+            assert attempt.about is not None
+            self.show(MessageChunk(about=attempt.about, chunk=chunk, metadata=metadata or {}))
+
+    def show(self, event: Event) -> None:
+        """Hand an event to whoever listens: at once, or with the outcome if nobody here can. What is shown
+        after the attempt has been given up is dropped."""
+        attempt = self.attempt
+        if attempt.stopped:
+            return
+        emit = attempt.scope.live.emit
         if emit is None:
-            self.events.append(value)
+            self.events.append(event)
         else:
-            emit(value)
+            emit(attempt, event)
 
     def _open(
         self, question: str, value: Any, name: str | None, index: int | None, response_schema: Any
@@ -139,6 +299,7 @@ class Frame:
             ) from error
 
     def _refuse(self, index: int | None, answer: Answer, value: Any) -> InterruptMismatchError:
+        self.raised = True
         self.mismatch = InterruptMismatchError(
             f"node {self.attempt.node.name!r} now asks {value!r:.300} as question {index}, but the answer given "
             f"there was to {answer.asked!r:.300}; nothing was delivered. Name the questions "
@@ -155,6 +316,7 @@ class Frame:
             return ResponseSchema.of(response_schema).validate(value)
         except InvalidResponseError as error:
             error.question = question
+            self.raised = True
             self.rejected = (question, error)
             raise
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
     from pydantic_core.core_schema import CoreSchema, TypedDictField
 
-__all__ = ["ResponseSchema"]
+__all__ = ["Fields", "ResponseSchema", "fields_of", "reasons", "typed_dict", "validator_of"]
 
 _REASONS_SHOWN = 8
 
@@ -90,7 +90,7 @@ class ResponseSchema:
             return self._validate(plain)
         except ValueError as error:
             raise InvalidResponseError(
-                f"The answer does not fit the question's response schema: {_reasons(error)}"
+                f"The answer does not fit the question's response schema: {reasons(error)}"
             ) from error
 
     def record(self, answer: Any) -> Any:
@@ -106,7 +106,7 @@ class ResponseSchema:
             plain = to_jsonable_python(answer, by_alias=True, round_trip=True)
             kept = not _has_fields(answer) or ResponseSchema.of(type(answer))._validate(plain) == answer
         except ValueError as error:
-            raise InvalidResponseError(f"The answer has no JSON form to store: {_reasons(error)}") from error
+            raise InvalidResponseError(f"The answer has no JSON form to store: {reasons(error)}") from error
         if not kept:
             raise InvalidResponseError(
                 f"The answer, a {_name(type(answer))}, would change by being stored. Give it as JSON data."
@@ -154,15 +154,21 @@ def _has_fields(answer: object) -> bool:
     return has_fields and any("__eq__" in vars(base) for base in type_.__mro__[:-1])
 
 
-def _reasons(error: ValueError) -> str:
+def reasons(error: ValueError, *, below: int = 0, shows_input: bool = False) -> str:
+    """What does not fit, and where. `below` is how many steps all places begin with that nobody has to know;
+    `shows_input` adds what was found there instead."""
     from pydantic_core import ValidationError
 
     if not isinstance(error, ValidationError):
         return str(error)
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    reasons = [f"{_place(detail['loc'])}{detail['msg']}" for detail in details]
-    more = len(reasons) - _REASONS_SHOWN
-    return "; ".join(reasons[:_REASONS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    details = error.errors(include_url=False, include_context=False)
+    found = [
+        f"{_place(detail['loc'][below:])}{detail['msg']}"
+        + (f", not {detail['input']!r:.80}" if shows_input and detail["type"] != "missing" else "")
+        for detail in details
+    ]
+    more = len(found) - _REASONS_SHOWN
+    return "; ".join(found[:_REASONS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _place(location: tuple[int | str, ...]) -> str:
@@ -171,6 +177,50 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 
 # --- types -----------------------------------------------------------------------------------------------
+
+
+def validator_of(type_: Any, *, strict: bool) -> Callable[[Any], Any]:
+    """What makes a Python value, not JSON data, fit a type: it returns the value as converted; with `strict`
+    nothing is. A class that pydantic does not know is told by `isinstance`, and fields that a dataclass or
+    TypedDict does not have are refused; models keep to their own config.
+
+    What it raises is for `reasons(error, below=1)`. Raises some error for a type that pydantic cannot take.
+    """
+    from pydantic import ConfigDict, TypeAdapter
+
+    around: Any = tuple  # classes with fields take a config from what is around them, and from nowhere else
+    config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    adapter: TypeAdapter[Any] = TypeAdapter(around[_for_pydantic(type_)], config=config)
+    return lambda value: adapter.validate_python((value,), strict=strict or None)[0]
+
+
+Fields = Mapping[str, tuple[Any, bool]]
+"""The annotation of each field of a dict, and whether it must be there."""
+
+
+def fields_of(typed_dict: Any, hints: Mapping[str, Any]) -> Fields:
+    """The fields of a TypedDict whose annotations are `hints`."""
+    fields: dict[str, tuple[Any, bool]] = {}
+    for name, hint in hints.items():
+        if get_origin(hint) in (Required, NotRequired):
+            fields[name] = get_args(hint)[0], get_origin(hint) is Required
+        else:
+            fields[name] = hint, name in typed_dict.__required_keys__
+    return fields
+
+
+def typed_dict(name: str, fields: Fields, around: tuple[Any, ...] = ()) -> Any:
+    """A TypedDict of these fields, as pydantic takes it. `around` are those that it is a field of."""
+    from typing_extensions import TypedDict  # pydantic depends on it
+
+    make: Any = TypedDict  # so called, it is nothing that a type checker could follow
+    return make(
+        name,
+        {
+            field: (Required if required else NotRequired)[_for_pydantic(hint, around)]
+            for field, (hint, required) in fields.items()
+        },
+    )
 
 
 def _for_pydantic(type_: Any, around: tuple[Any, ...] = ()) -> Any:
@@ -189,16 +239,7 @@ def _for_pydantic(type_: Any, around: tuple[Any, ...] = ()) -> Any:
 
 
 def _typed_dict_twin(type_: Any, around: tuple[Any, ...]) -> Any:
-    from typing_extensions import TypedDict  # pydantic depends on it
-
-    fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(type_, include_extras=True).items():
-        qualifier = Required if name in type_.__required_keys__ else NotRequired
-        if get_origin(hint) in (Required, NotRequired):
-            qualifier, hint = get_origin(hint), get_args(hint)[0]
-        fields[name] = qualifier[_for_pydantic(hint, around)]
-    make: Any = TypedDict  # so called, it is nothing that a type checker could follow
-    twin = make(type_.__name__, fields)
+    twin = typed_dict(type_.__name__, fields_of(type_, get_type_hints(type_, include_extras=True)), around)
     twin.__doc__ = type_.__doc__
     if hasattr(type_, "__pydantic_config__"):
         twin.__pydantic_config__ = type_.__pydantic_config__

@@ -1,17 +1,38 @@
-"""Stream modes: the engine's events in the shapes that users of the field know (source: LangGraph)."""
+"""Streams: what the consumer of a run gets to see of the engine's events, and what `invoke` returns."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Any, Protocol, get_args
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, get_args
 
+from graphkit import shapes
 from graphkit.constants import INTERRUPT, START
-from graphkit.engine.attempt import Write
-from graphkit.engine.events import CheckpointSaved, Custom, Halted, StateChanged, TaskEnded, TaskStarted
-from graphkit.types import RunnableConfig, StreamMode
+from graphkit.engine.events import (
+    CheckpointSaved,
+    Custom,
+    Event,
+    Halted,
+    MessageChunk,
+    StateChanged,
+    TaskEnded,
+    TaskStarted,
+)
+from graphkit.engine.program import Program
+from graphkit.engine.request import End
+from graphkit.messages import Messages
+from graphkit.parts import GraphOutput
+from graphkit.shapes import update_of
+from graphkit.tracebacks import users_frames
+from graphkit.types import StreamMode
+
+OutputKeys = str | Sequence[str] | None
+Version = Literal["v1", "v2"]
+Chunks = Iterable[tuple[StreamMode, Any]]
+
+LIVE = frozenset({"custom", "messages"})
+"""The modes that show something while a node still runs."""
+
+_KINDS: Mapping[str, frozenset[str]] = {"debug": frozenset({"tasks", "checkpoints"})}
 
 
 class Abandonable(Protocol):
@@ -29,7 +50,8 @@ class AsyncChunks(AsyncIterator[Any]):
         self._opened = opened
 
     async def __anext__(self) -> Any:
-        return await anext(self._inner)
+        with users_frames:
+            return await anext(self._inner)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -39,108 +61,223 @@ class AsyncChunks(AsyncIterator[Any]):
             driver.abandon()
 
 
-def check_modes(modes: StreamMode | Sequence[StreamMode]) -> tuple[StreamMode, ...]:
+def check_modes(
+    modes: StreamMode | Sequence[StreamMode], option: str = "stream_mode"
+) -> tuple[StreamMode, ...]:
     """The modes as a tuple. Raises `ValueError` naming an unknown one."""
     wanted: tuple[Any, ...] = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in wanted:
         if mode not in get_args(StreamMode):
-            raise ValueError(f"stream_mode {mode!r} is unknown; use one of {', '.join(get_args(StreamMode))}")
-    if not wanted:
-        raise ValueError(f"stream_mode is empty; use one of {', '.join(get_args(StreamMode))}")
+            raise ValueError(f"{option} {mode!r} is unknown; use one of {', '.join(get_args(StreamMode))}")
     return wanted
 
 
-def chunks(event: Any, modes: Sequence[StreamMode]) -> Iterator[tuple[StreamMode, Any]]:
-    """What an event means in each of the modes; most mean something in one or two."""
-    kind = type(event)
-    for mode in modes:
-        if mode == "values" and kind is StateChanged:
-            yield mode, event.values
-        elif kind is Halted and (mode == "updates" or (mode == "values" and event.interrupts)):
-            yield mode, _halted(event, mode)
-        elif mode == "updates" and kind is TaskEnded and event.writes is not None and event.name != START:
-            yield mode, {event.name: update_of(event.writes)}
-        elif mode == "tasks" and kind in (TaskStarted, TaskEnded) and event.name != START:
-            yield mode, _task(event)
-        elif mode == "checkpoints" and kind is CheckpointSaved:
-            yield mode, _checkpoint(event)
-        elif mode == "custom" and kind is Custom:
-            yield mode, event.value
-        elif mode == "debug" and kind in (TaskStarted, TaskEnded, CheckpointSaved):
-            yield from ((mode, framed) for framed in _framed(event))
+class Stream:
+    """One consumer of a run's events: what it wants to hear of, and the chunks that it gets.
+
+    `listen` are the kinds of events it wants, `below` those it wants of nested runs. It is `live` if it is to be
+    shown something while a node still runs. `depth` says how many tasks are around its run.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        modes: StreamMode | Sequence[StreamMode],
+        subgraphs: bool = False,
+        output_keys: OutputKeys = None,
+        version: Version = "v1",
+    ) -> None:
+        wanted = check_modes(modes)
+        if not wanted:
+            raise ValueError(f"stream_mode is empty; use one of {', '.join(get_args(StreamMode))}")
+        if version not in get_args(Version):
+            raise ValueError(f"version must be 'v1' or 'v2', not {version!r}")
+        self._program = program
+        self._keys = _checked(output_keys, program)
+        self._typed = version == "v2"
+        self.depth = 0
+        self._messages = Messages()
+        self._shapes: dict[type, list[Callable[[Any], Chunks]]] = {}
+        for mode in wanted:
+            for kind, shape in self._shapes_of(mode).items():
+                self._shapes.setdefault(kind, []).append(shape)
+        self._bare = isinstance(modes, str)
+        self.listen = frozenset(kind for mode in wanted for kind in _KINDS.get(mode, (mode,)))
+        self.below = self.listen if subgraphs else frozenset()
+        self.live = subgraphs or not LIVE.isdisjoint(wanted)
+
+    def parts(self, event: Event) -> list[Any]:
+        """What the consumer gets for an event."""
+        parts: list[Any] = []
+        for shape in self._shapes.get(type(event), ()):
+            parts += shape(event)
+        if self._typed:
+            return [self._part(mode, chunk, event) for mode, chunk in parts]
+        if self.below:
+            namespace = namespace_of(event)
+            return [(namespace, chunk) if self._bare else (namespace, mode, chunk) for mode, chunk in parts]
+        return [chunk for _, chunk in parts] if self._bare else parts
+
+    def _part(self, mode: StreamMode, chunk: Any, event: Any) -> dict[str, Any]:
+        part = {"type": mode, "ns": namespace_of(event), "data": chunk}
+        if mode == "values":
+            part["data"] = self.data(event)
+            part["interrupts"] = event.interrupts if isinstance(event, Halted) else ()
+        return part
+
+    def chunks(self, event: Event) -> Iterator[tuple[StreamMode, Any]]:
+        """What an event means in each of the modes, in their order; most mean something in one or two."""
+        for shape in self._shapes.get(type(event), ()):
+            yield from shape(event)
+
+    def _shapes_of(self, mode: StreamMode) -> dict[type, Callable[[Any], Chunks]]:
+        table: dict[StreamMode, dict[type, Callable[[Any], Chunks]]] = {
+            "values": {StateChanged: self._values, Halted: self._halted_values},
+            "updates": {TaskEnded: self._update, Halted: self._halted},
+            "custom": {Custom: lambda event: (("custom", event.value),)},
+            "tasks": {TaskStarted: self._task, TaskEnded: self._task},
+            "checkpoints": {CheckpointSaved: lambda event: (("checkpoints", shapes.checkpoint(event)),)},
+            "debug": dict.fromkeys((TaskStarted, TaskEnded, CheckpointSaved), self._debug),
+            "messages": {MessageChunk: self._written, TaskStarted: self._started, TaskEnded: self._returned},
+        }
+        return table[mode]
+
+    # States
+
+    def _values(self, event: StateChanged) -> Chunks:
+        values = self._shown(event)
+        return () if values is NOTHING else (("values", values),)
+
+    def _halted_values(self, event: Halted) -> Chunks:
+        if not event.interrupts:
+            return ()
+        shown = self._shown(event)
+        return (("values", {**(shown if isinstance(shown, dict) else {}), INTERRUPT: event.interrupts}),)
+
+    def data(self, event: StateChanged | Halted) -> Any:
+        """The values that are wanted, as an instance of the output schema if that has any; None if there are
+        none."""
+        shown = self._shown(event)
+        if self._keys is None and not self._is_nested(event):
+            return typed(self._program, shown)
+        return None if shown is NOTHING else shown
+
+    def _shown(self, event: StateChanged | Halted) -> Any:
+        values, keys = event.values, self._keys
+        if keys is None or not isinstance(values, dict) or self._is_nested(event):
+            return values
+        if isinstance(keys, str):
+            return values.get(keys, NOTHING)
+        return {key: values[key] for key in keys if key in values} or NOTHING
+
+    def _is_nested(self, event: Event) -> bool:
+        """Whether an event is from a run nested in this one, which has keys of its own."""
+        return bool(self.below) and depth_of(event.namespace) != self.depth
+
+    # Tasks
+
+    def _update(self, event: TaskEnded) -> Chunks:
+        name = event.about.name
+        if event.writes is None or name == START:
+            return ()
+        update: dict[str, Any] = {name: self._kept(event)}
+        if event.cached:
+            update["__metadata__"] = {"cached": True}
+        return (("updates", update),)
+
+    def _kept(self, event: TaskEnded) -> Any:
+        """A task's writes to the keys that are wanted, as an update."""
+        writes, keys = event.writes or (), self._keys
+        if event.whole:
+            return writes[0][1]
+        if keys is None or self._is_nested(event):
+            return update_of(writes)
+        if isinstance(keys, str):
+            found = [value for key, value in writes if key == keys]
+            return found[0] if len(found) == 1 else found or None
+        return update_of([write for write in writes if write[0] in keys])
+
+    def _halted(self, event: Halted) -> Chunks:
+        return (("updates", {INTERRUPT: event.interrupts}),)
+
+    def _task(self, event: TaskStarted | TaskEnded) -> Chunks:
+        return () if event.about.name == START else (("tasks", shapes.task(event)),)
+
+    def _debug(self, event: TaskStarted | TaskEnded | CheckpointSaved) -> Chunks:
+        hidden = not isinstance(event, CheckpointSaved) and event.about.name == START
+        return () if hidden else (("debug", shapes.framed(event)),)
+
+    # Messages
+
+    def _written(self, event: MessageChunk) -> Chunks:
+        said = self._messages.written(event)
+        return () if said is None else (("messages", said),)
+
+    def _started(self, event: TaskStarted) -> Chunks:
+        self._messages.started(event)
+        return ()
+
+    def _returned(self, event: TaskEnded) -> Chunks:
+        for said in self._messages.returned(event):
+            yield "messages", said
 
 
-def _halted(event: Halted, mode: StreamMode) -> dict[str, Any]:
-    shown = event.values if mode == "values" and isinstance(event.values, dict) else {}
-    return {**shown, INTERRUPT: event.interrupts}
+NOTHING: Any = object()
 
 
-def update_of(writes: Sequence[Write]) -> Any:
-    """A task's writes as the update a user would write: None, a dict, or several dicts."""
-    if not writes:
-        return None
-    update = dict(writes)
-    return update if len(update) == len(writes) else [{key: value} for key, value in writes]
+class Output:
+    """What `invoke` returns. The end of a run tells it, unless keys are asked for that the output does not have."""
+
+    def __init__(self, program: Program, keys: OutputKeys, version: Version) -> None:
+        if version not in get_args(Version):
+            raise ValueError(f"version must be 'v1' or 'v2', not {version!r}")
+        self._program = program
+        self._typed = version == "v2"
+        self.stream = None if keys is None else Stream(program, "values", output_keys=keys)
+        self._latest: Any = None
+
+    def take(self, event: Any) -> None:
+        assert self.stream is not None
+        self._latest = self.stream.data(event)
+
+    def of(self, end: End) -> Any:
+        values = end.values if self.stream is None else self._latest
+        if self._typed:
+            shown = typed(self._program, values) if self.stream is None else values
+            return GraphOutput(shown, end.interrupts)
+        if not end.asked:
+            return values
+        return {**(values if isinstance(values, dict) else {}), INTERRUPT: list(end.interrupts)}
 
 
-def _task(event: TaskStarted | TaskEnded) -> dict[str, Any]:
-    if isinstance(event, TaskStarted):
-        return {"id": event.id, "name": event.name, "input": event.input, "triggers": ()}
-    return {
-        "id": event.id,
-        "name": event.name,
-        "error": event.error,
-        "result": {} if event.writes is None else update_of(event.writes),
-        "interrupts": [asdict(question) for question in event.interrupts],
-    }
+def typed(program: Program, values: Any) -> Any:
+    """Values as an instance of the output schema if that is a model or a dataclass and they make one: in the
+    middle of a run some of them may be missing."""
+    output = program.output
+    if output.build is None or not isinstance(values, dict):
+        return values
+    try:
+        return output.build(output.of(values))
+    except (TypeError, ValueError):
+        return values
 
 
-def _checkpoint(event: CheckpointSaved) -> dict[str, Any]:
-    point = event.checkpoint
-    parent = point.parent_id
-    return {
-        "config": config_at(event.thread_id, point.id, event.namespace),
-        "parent_config": config_at(event.thread_id, parent, event.namespace) if parent else None,
-        "values": event.values,
-        "metadata": point.described,
-        "next": list(event.next),
-        "tasks": [{"id": task, "name": name, "interrupts": (), "state": None} for task, name in event.tasks],
-    }
+def _checked(keys: OutputKeys, program: Program) -> str | tuple[str, ...] | None:
+    wanted = [keys] if isinstance(keys, str) else keys or ()
+    unknown = [key for key in wanted if key not in program.channels]
+    if unknown:
+        raise ValueError(
+            f"output_keys names {', '.join(map(repr, unknown))}, which the state of graph {program.name!r} does not "
+            f"have; it has {', '.join(program.channels)}"
+        )
+    return keys if keys is None or isinstance(keys, str) else tuple(keys)
 
 
-def _framed(event: Any) -> Iterator[dict[str, Any]]:
-    """An event of "tasks" or "checkpoints" with its step, time and kind."""
-    if isinstance(event, CheckpointSaved):
-        step, moment, kind = event.checkpoint.step, event.checkpoint.created_at, "checkpoint"
-        payload = _checkpoint(event)
-    elif event.name == START:
-        return
-    else:
-        step, moment, payload = event.step, time.time(), _task(event)
-        kind = "task" if isinstance(event, TaskStarted) else "task_result"
-    yield {"step": step, "timestamp": iso(moment), "type": kind, "payload": payload}
+def depth_of(namespace: str) -> int:
+    """How many tasks are around a run."""
+    return namespace.count("|") + 1 if namespace else 0
 
 
-def config_at(thread_id: str, checkpoint_id: str | None, namespace: str = "") -> RunnableConfig:
-    """The config that addresses a checkpoint."""
-    configurable: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace}
-    if checkpoint_id is not None:
-        configurable["checkpoint_id"] = checkpoint_id
-    return {"configurable": configurable}
-
-
-def iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat()
-
-
-def describe(event: Any) -> str | None:
-    """An event as a line to read, for `compile(debug=True)`."""
-    if isinstance(event, TaskStarted):
-        return f"step {event.step}: {event.name} starts with {event.input!r:.200}"
-    if isinstance(event, TaskEnded):
-        if event.error is not None:
-            return f"step {event.step}: {event.name} failed with {event.error}"
-        if event.writes is None:
-            return f"step {event.step}: {event.name} asks {[q.value for q in event.interrupts]!r:.200}"
-        return f"step {event.step}: {event.name} wrote {update_of(event.writes)!r:.200}"
-    return None
+def namespace_of(event: Event) -> tuple[str, ...]:
+    """The path of tasks down to the run that an event is from: ("node:task-id", ...); () for the outermost."""
+    return tuple(event.namespace.split("|")) if event.namespace else ()

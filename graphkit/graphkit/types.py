@@ -5,18 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
 from graphkit.constants import PARENT
 from graphkit.errors import GraphkitError
+from graphkit.parts import (
+    CheckpointPayload,
+    CheckpointStreamPart,
+    CheckpointTask,
+    CustomStreamPart,
+    DebugPayload,
+    DebugStreamPart,
+    GraphOutput,
+    MessagesStreamPart,
+    StreamPart,
+    TaskPayload,
+    TaskResultPayload,
+    TasksStreamPart,
+    UpdatesStreamPart,
+    ValuesStreamPart,
+)
 from graphkit_checkpoint.serde import register_type
 
 __all__ = [
     "All",
     "CachePolicy",
+    "CheckpointPayload",
+    "CheckpointStreamPart",
+    "CheckpointTask",
     "Command",
+    "CustomStreamPart",
+    "DebugPayload",
+    "DebugStreamPart",
     "Durability",
+    "GraphOutput",
     "Interrupt",
+    "MessageWriter",
+    "MessagesStreamPart",
     "Overwrite",
     "PregelTask",
     "RetryPolicy",
@@ -26,16 +51,29 @@ __all__ = [
     "StateSnapshot",
     "StateUpdate",
     "StreamMode",
+    "StreamPart",
     "StreamWriter",
+    "TaskPayload",
+    "TaskResultPayload",
+    "TasksStreamPart",
     "TimeoutPolicy",
+    "UpdatesStreamPart",
+    "ValuesStreamPart",
     "interrupt",  # noqa: F822  (found by __getattr__ below)
 ]
 
 All = Literal["*"]
 Durability = Literal["sync", "async", "exit"]
-StreamMode = Literal["values", "updates", "tasks", "checkpoints", "custom", "debug"]
+StreamMode = Literal["values", "updates", "messages", "tasks", "checkpoints", "custom", "debug"]
 StreamWriter = Callable[[Any], None]
 RunStatus = Literal["completed", "interrupted", "paused", "drained"]
+
+
+class MessageWriter(Protocol):
+    """Shows a message, or a part of one, in stream mode "messages"; `metadata` is added to that of its task."""
+
+    def __call__(self, chunk: Any, metadata: Mapping[str, Any] | None = None) -> None: ...
+
 
 N = TypeVar("N", bound=Hashable)
 C = TypeVar("C")
@@ -47,7 +85,11 @@ def _stored(cls: type[C]) -> type[C]:
 
 
 class RunnableConfig(TypedDict, total=False):
-    """Options of one run. `configurable` addresses it: `thread_id`, `checkpoint_id`, and keys of your own."""
+    """Options of one run. `configurable` addresses it: `thread_id`, `checkpoint_id`, and keys of your own.
+
+    `max_concurrency` is how many tasks of a superstep run at once (None: all). Every graph counts its own, as in
+    LangGraph, so that one that runs inside a task can always move: n graphs side by side run up to n times as many.
+    """
 
     configurable: dict[str, Any]
     recursion_limit: int
@@ -60,16 +102,65 @@ class RunnableConfig(TypedDict, total=False):
 
 
 @_stored
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutPolicy:
+    """Bounds of one attempt at a node, in seconds or as `timedelta`.
+
+    `run_timeout` is all the time it has. `idle_timeout` is how long it may go without a sign of progress: with
+    `refresh_on="auto"` that is anything it does (an event, a message, a task it calls, a step of a graph that
+    runs inside it) and `runtime.heartbeat()`; with "heartbeat" the latter alone.
+    """
+
+    run_timeout: float | timedelta | None = None
+    idle_timeout: float | timedelta | None = None
+    refresh_on: Literal["auto", "heartbeat"] = "auto"
+
+    @classmethod
+    def coerce(cls, value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
+        """A timeout in any spelling as a policy in seconds (a number is a `run_timeout`); None for no bound.
+
+        Raises `ValueError` unless every bound is positive.
+        """
+        if value is None:
+            return None
+        policy = value if isinstance(value, TimeoutPolicy) else cls(run_timeout=value)
+        if policy.refresh_on not in ("auto", "heartbeat"):
+            raise ValueError(f"refresh_on must be 'auto' or 'heartbeat', not {policy.refresh_on!r}")
+        run, idle = _seconds(policy.run_timeout), _seconds(policy.idle_timeout)
+        if run is None and idle is None:
+            return None
+        return cls(run_timeout=run, idle_timeout=idle, refresh_on=policy.refresh_on)
+
+
+def _seconds(timeout: float | timedelta | None) -> float | None:
+    if timeout is None:
+        return None
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"a timeout must be a positive number of seconds, not {timeout!r}")
+    return float(value)
+
+
+@_stored
 @dataclass(frozen=True, slots=True)
 class Send:
     """Run `node` in the next superstep with `arg` as its input instead of the state.
 
     Several `Send`s to one node make several tasks, which run side by side and whose writes are
-    applied in the order of the `Send`s.
+    applied in the order of the `Send`s. `timeout` bounds this task instead of the node's own.
     """
 
     node: str
     arg: Any
+    timeout: float | timedelta | TimeoutPolicy | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", TimeoutPolicy.coerce(self.timeout))
+
+    def __repr__(self) -> str:
+        timeout = f", timeout={self.timeout!r}" if self.timeout is not None else ""
+        return f"Send(node={self.node!r}, arg={self.arg!r}{timeout})"
 
 
 @_stored
@@ -125,11 +216,16 @@ class Interrupt:
         return self.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Try a failed node again: after `initial_interval` seconds, each wait `backoff_factor` times longer,
-    at most `max_interval`, `max_attempts` attempts in all. `retry_on` is an exception class, several, or a
-    predicate; by default everything but programming errors (`default_retry_on`)."""
+    at most `max_interval`, `max_attempts` attempts in all. With `jitter` a wait is up to half as long again.
+
+    `retry_on` is an exception class, several, or a predicate; by default everything but programming errors
+    (`default_retry_on`). Of several policies the first that applies to an error counts, for the attempts so far
+    whatever they failed with. Answers to questions are kept from one attempt to the next; attempts are counted
+    anew when a run is gone on with (as in LangGraph).
+    """
 
     initial_interval: float = 0.5
     backoff_factor: float = 2.0
@@ -151,9 +247,15 @@ class RetryPolicy:
 
 
 def default_retry_on(error: Exception) -> bool:
-    """Whether an error may pass by itself: connection trouble and unknown errors do, bugs do not."""
+    """Whether an error may pass by itself: connection trouble, a server's 5xx and unknown errors do, bugs do not.
+
+    An HTTP error is known by its `response.status_code`, as httpx and requests have it.
+    """
     if isinstance(error, (ConnectionError, TimeoutError)):
         return True
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(status, int):
+        return 500 <= status < 600
     return not isinstance(
         error,
         (
@@ -176,20 +278,17 @@ def default_retry_on(error: Exception) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicy:
-    """Reuse a node's output for equal input, `ttl` seconds long (None: for ever).
+    """Reuse a node's output for equal input, `ttl` seconds long (None: for ever). The graph, or one around it, needs
+    a cache: `compile(cache=...)`.
 
-    `key_func` maps the node's input to the cache key; by default a hash of the serialized input.
+    `key_func` maps the node's input to the cache key; by default a hash of the serialized input. Nothing else tells
+    results apart, the context and the config of the run neither. A result that holds a person's answer is never
+    reused, nor what an error handler made of a failure; the conditional edges after the node are decided anew.
+    A key or a value that cannot be stored is warned of, and the node runs.
     """
 
     key_func: Callable[..., str | bytes] | None = None
     ttl: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeoutPolicy:
-    """Bounds of one attempt of a node, in seconds or as `timedelta`."""
-
-    run_timeout: float | timedelta | None = None
 
 
 class StateUpdate(NamedTuple):

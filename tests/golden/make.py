@@ -316,7 +316,9 @@ def text(value: Any) -> str:
 def shown(point: Any) -> Iterator[str]:
     address, parent = (config and config["configurable"] for config in (point.config, point.parent_config))
     yield f"{address['checkpoint_id']} after {parent and parent['checkpoint_id']} at {point.created_at}"
-    yield f"metadata {sorted(point.metadata.items())} next {point.next}"
+    # Files of earlier versions know of no checkpoints around.
+    metadata = sorted(item for item in point.metadata.items() if item[0] != "parents")
+    yield f"metadata {metadata} next {point.next}"
     yield from (f"{key} = {text(value)}" for key, value in sorted(point.values.items()))
     for task in point.tasks:
         yield f"task {task.id} {task.name} {task.path} error {task.error} result {text(task.result)}"

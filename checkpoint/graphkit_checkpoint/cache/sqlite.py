@@ -6,12 +6,12 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 from zlib import crc32
 
-from graphkit_checkpoint.cache.base import BaseCache
+from graphkit_checkpoint.cache.base import BaseCache, FullKey, Namespace, ValueT
 from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS, failure
 from graphkit_checkpoint.errors import CheckpointCorruptError, StorageUnavailableError, UnknownTypeError
 from graphkit_checkpoint.forks import survive_forks
@@ -31,7 +31,7 @@ CLEAR: Final = "DELETE FROM graphkit_cache_1 WHERE namespace = ?"
 CLEAR_ALL: Final = "DELETE FROM graphkit_cache_1"
 
 
-class SqliteCache(BaseCache):
+class SqliteCache(BaseCache[ValueT]):
     """Keeps values in an SQLite file (WAL mode), which may be that of a saver or a store.
 
     A damaged entry is a miss and is removed; so is one that has expired. An entry of a type that is not
@@ -61,40 +61,51 @@ class SqliteCache(BaseCache):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def get(self, namespace: str, key: str) -> Any:
-        place = _place(namespace, key)
-        with self._connected() as connection:
-            entry = connection.execute(SELECT, place).fetchone()
-            if entry is None:
-                return None
-            body, expiry, checksum = entry
-            if _is_intact(place, body, expiry, checksum) and (expiry is None or self._clock() < expiry):
-                try:
-                    return unpack(body)
-                except UnknownTypeError:
-                    return None
-                except CheckpointCorruptError:
-                    pass
-            # Only what was seen here: another process may have put a good one in its place.
-            connection.execute(DROP, (*place, body, checksum))
-        return None
+    async def __aenter__(self) -> Self:
+        return self
 
-    def put(self, namespace: str, key: str, value: Any, ttl: float | None) -> None:
-        place, body, now = _place(namespace, key), pack(value), self._clock()
-        expiry = None if ttl is None else float(now + ttl)
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        found: dict[FullKey, ValueT] = {}
         with self._connected() as connection:
+            now = self._clock()
+            for key in keys:
+                place = _place(key)
+                entry = connection.execute(SELECT, place).fetchone()
+                if entry is None:
+                    continue
+                body, expiry, checksum = entry
+                if _is_intact(place, body, expiry, checksum) and (expiry is None or now < expiry):
+                    try:
+                        found[key] = unpack(body)
+                        continue
+                    except UnknownTypeError:
+                        continue
+                    except CheckpointCorruptError:
+                        pass
+                # Only what was seen here: another process may have put a good one in its place.
+                connection.execute(DROP, (*place, body, checksum))
+        return found
+
+    def set(self, pairs: Mapping[FullKey, tuple[ValueT, float | None]]) -> None:
+        now = self._clock()
+        rows = [_row(_place(key), pack(value), ttl, now) for key, (value, ttl) in pairs.items()]
+        with self._connected() as connection, _transaction(connection):
             connection.execute(SWEEP, (now,))
-            connection.execute(PUT, (*place, body, expiry, _checksum(place, body, expiry)))
+            connection.executemany(PUT, rows)
 
-    def clear(self, namespace: str | None = None) -> None:
-        with self._connected() as connection:
-            if namespace is None:
+    def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        with self._connected() as connection, _transaction(connection):
+            if namespaces is None:
                 connection.execute(CLEAR_ALL)
             else:
-                connection.execute(CLEAR, (_bytes(namespace),))
+                connection.executemany(CLEAR, [(_packed(namespace),) for namespace in namespaces])
 
     def close(self) -> None:
-        """Release the file. Using the cache afterwards is an error."""
+        """Release the file and the thread. Using the cache afterwards is an error."""
+        self._worker.close()
         with self.lock:
             self._closed = True
             connection, self._connection = self._connection, None
@@ -103,7 +114,7 @@ class SqliteCache(BaseCache):
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time. Every statement is a transaction of its own."""
+        """The connection, for one thread at a time. A statement is a transaction of its own if nobody begins one."""
         with self.lock:
             if self._closed:
                 raise StorageUnavailableError(f"the cache in {self._path!r} is closed; open a new one")
@@ -122,6 +133,7 @@ class SqliteCache(BaseCache):
     def begin_anew(self) -> None:
         """In a forked child: a connection that the parent could not close is neither used nor closed here."""
         self._inherited, self._connection = self._connection, None
+        self.__dict__.pop("_worker", None)
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -136,13 +148,33 @@ class SqliteCache(BaseCache):
         return connection
 
 
-def _place(namespace: str, key: str) -> tuple[bytes, bytes]:
-    return _bytes(namespace), _bytes(key)
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
-def _bytes(text: str) -> bytes:
-    """Any text, also such as SQLite would not take."""
-    return text.encode("utf-8", "surrogatepass")
+def _place(key: FullKey) -> tuple[bytes, bytes]:
+    namespace, name = key
+    return _packed(namespace), name.encode(
+        "utf-8", "surrogatepass"
+    )  # any text, also such as SQLite would not take
+
+
+def _packed(namespace: Namespace) -> bytes:
+    """The parts, so put together that no others give the same."""
+    return pack(list(namespace))
+
+
+def _row(place: tuple[bytes, bytes], body: bytes, ttl: float | None, now: float) -> tuple[Any, ...]:
+    expiry = None if ttl is None else float(now + ttl)
+    return *place, body, expiry, _checksum(place, body, expiry)
 
 
 def _checksum(place: tuple[bytes, bytes], body: bytes, expiry: float | None) -> int:

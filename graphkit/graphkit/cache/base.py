@@ -2,6 +2,8 @@
 
 from graphkit_checkpoint.cache.base import (
     BaseCache,
+    FullKey,
+    Namespace,
 )
 
-__all__ = ["BaseCache"]
+__all__ = ["BaseCache", "FullKey", "Namespace"]

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import contextlib
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from graphkit.drivers.buffer import Buffer
 from graphkit.drivers.execute import aexecute, execute
 from graphkit.drivers.pools import NodePool, pool_at
-from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
+from graphkit.drivers.session import WAKING, Abandoned, AtRest, Kernel, Session, context_of, outcome_of
 from graphkit.engine import effects
-from graphkit.engine.attempt import Attempt, Outcome
-from graphkit.engine.events import Custom
+from graphkit.engine.attempt import Attempt, Called, Outcome
+from graphkit.engine.events import EVENTS, Event, News
 from graphkit_checkpoint.base import BaseCheckpointSaver
 
-Reply = tuple[Attempt, Outcome]
+Reply = tuple[Attempt, Outcome | News]
 
 
 class AsyncDriver:
@@ -27,6 +30,8 @@ class AsyncDriver:
         self.session = session
         self.loop = asyncio.get_running_loop()
         self.arrivals: asyncio.Queue[tuple[Attempt | None, Any]] = asyncio.Queue()
+        self.buffer = Buffer()
+        self.thread = threading.get_ident()
         self.futures: dict[Attempt, asyncio.Future[Outcome]] = {}
         self.inline: Attempt | None = None
         self.saving: asyncio.Future[None] | None = None
@@ -34,37 +39,84 @@ class AsyncDriver:
         self.result: Any = None
         self.kernel: Kernel | None = None
         self.ending: list[asyncio.Future[Outcome]] = []
+        self.task: asyncio.Task[Any] | None = None
+        self.shown = False
+        self.running: Attempt | None = None
+        self.pump: asyncio.Task[None] | None = None
+        self.pumped: deque[Any] = deque()
+        self.held: deque[Any] = deque()
 
-    def emit(self, value: Any) -> None:
-        """Called by nodes, in any thread."""
-        self.loop.call_soon_threadsafe(self.arrivals.put_nowait, (None, value))
+    # Ending
 
-    async def drive(self, kernel: Kernel) -> AsyncGenerator[Any, None]:
+    def stop(self) -> None:
+        """The task around this run has been given up. Called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it everything in it has ended
+            self.loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        # A node that awaits this run is in the same asyncio task, and has been cancelled already.
+        if self.task is not None and not self.task.cancelling():
+            self.task.cancel()
+
+    def drop(self) -> Collection[Any] | None:
+        """End a run whose reader has stopped between two events."""
+        if self.loop.is_closed():
+            return ()
+        if not self.shown or asyncio._get_running_loop() is not self.loop:
+            return None
+        self.abandon()
+        return self.ending
+
+    def emit(self, attempt: Attempt, event: Event) -> None:
+        """Show an event of an attempt. Called by nodes, in any thread; waits there while the consumer is far
+        behind."""
+        if not self.buffer.enter(attempt):
+            return
+        if threading.get_ident() == self.thread:
+            self.arrivals.put_nowait((attempt, event))
+        else:
+            self.post(attempt, event)
+
+    def post(self, attempt: Attempt, news: News) -> None:
+        """Tell the kernel something of an attempt that runs. Called by nodes, in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the run is over
+            self.loop.call_soon_threadsafe(self._arrive, attempt, news)
+
+    def _arrive(self, attempt: Attempt, news: News) -> None:
+        self.arrivals.put_nowait((attempt, news))
+        if self.running is not None and self.pump is None and type(news) is Called:
+            self.pump = self.loop.create_task(self._pump())
+
+    async def drive(self, kernel: Kernel, reply: Any = None) -> AsyncGenerator[Any, None]:
         """Yields events. Closing it early, or cancelling it, gives the thread back."""
         self.kernel = kernel
+        self.task = self.task or asyncio.current_task()
         step: Callable[[Any], effects.Effect] = kernel.send
-        reply: Any = None
         try:
             while True:
                 effect = step(reply)
                 step, reply, kind = kernel.send, None, type(effect)
                 if kind is effects.Emit:
-                    yield effect.event  # type: ignore[union-attr]
+                    self.shown = True
+                    for event in effect.events:  # type: ignore[union-attr]
+                        yield event
+                    self.shown = False
                     continue
                 try:
                     if kind is effects.Next:
-                        while True:
-                            arrived = await self._next(effect.until)  # type: ignore[union-attr]
-                            if not isinstance(arrived, Custom):
-                                break
-                            yield arrived
-                        reply = arrived
+                        reply = await self._next(effect.until)  # type: ignore[union-attr]
                     else:
                         reply = await self._obey(effect)
                 except GeneratorExit:
                     raise
+                except AtRest:
+                    return
                 except BaseException as error:
                     step, reply = kernel.throw, error
+                while self.held:
+                    self.shown = True
+                    yield self.held.popleft()
+                    self.shown = False
         except StopIteration as stop:
             self.result = stop.value
             self._raise_if_cancelled()
@@ -78,6 +130,7 @@ class AsyncDriver:
     def abandon(self) -> None:
         """Nobody listens any more: let the kernel clean up, and end it. Does not wait for the loop, so that it
         can be called when a stream is dropped, and the thread is free before anybody else runs."""
+        self.buffer.close()
         kernel, self.kernel = self.kernel, None
         step: Any = kernel.throw if kernel is not None else None
         reply: Any = Abandoned()
@@ -94,6 +147,8 @@ class AsyncDriver:
 
     def _obey_at_once(self, effect: effects.Effect) -> Any:
         if isinstance(effect, effects.Cancel):
+            for attempt in effect.attempts:
+                attempt.stop()
             self.ending += [future for future in self.futures.values() if future.cancel()]
             return list(effect.attempts)
         if isinstance(effect, effects.Save):
@@ -103,6 +158,25 @@ class AsyncDriver:
             return saver.commit(effect.commit)
         return None
 
+    # A node that the driver runs itself, and that calls tasks
+
+    async def _pump(self) -> None:
+        """Serve the kernel while its driver is busy with a node. What happens is shown afterwards."""
+        assert self.kernel is not None
+        with contextlib.suppress(AtRest):
+            async for event in self.drive(self.kernel, await self._next(None)):
+                self.pumped.append(event)
+
+    async def _end_pump(self) -> None:
+        """Raises what the kernel has raised in the meantime."""
+        assert self.pump is not None
+        self.arrivals.put_nowait((None, AtRest))
+        pump, self.pump = self.pump, None
+        try:
+            await self._finished(pump)
+        finally:
+            self.held, self.pumped = self.pumped, deque()
+
     async def _obey(self, effect: effects.Effect) -> Any:
         if effect is effects.NOW:
             return time.time()
@@ -111,8 +185,14 @@ class AsyncDriver:
         kind = type(effect)
         if kind is effects.Save:
             return await self._save(effect)  # type: ignore[arg-type]
+        if kind is effects.Settle:
+            return effect.reply.settle(effect.outcome)  # type: ignore[union-attr]
         if kind is effects.Cancel:
             return await self._cancel(effect)  # type: ignore[arg-type]
+        if effect is effects.DRAINING or effect is effects.PROGRESS:
+            return self.session.look_up(effect)
+        if kind is effects.CacheGet or kind is effects.CachePut:
+            return await self.session.ause_cache(effect)  # type: ignore[arg-type]
         if kind is not effects.Start:
             return await self._through(self.session.look_up, effect)
         self._raise_if_cancelled()
@@ -142,40 +222,59 @@ class AsyncDriver:
             )
 
     def _submit(self, attempt: Attempt) -> asyncio.Future[Outcome]:
-        if _has_async_form(attempt) and self.session.pool is None:
-            return self.loop.create_task(aexecute(attempt))
-        pool = self.session.pool or pool_at(self.session.depth)
+        pool = self.session.pool_for(attempt)
+        if _has_async_form(attempt) and pool is None:
+            return self.loop.create_task(aexecute(attempt), context=context_of(attempt))
+        pool = pool or pool_at(attempt.scope.depth)
         if isinstance(pool, (NodePool, ThreadPoolExecutor)):
-            return self.loop.run_in_executor(pool, contextvars.copy_context().run, execute, attempt)
+            return self.loop.run_in_executor(pool, context_of(attempt).run, execute, attempt)
+        attempt.context = None  # it cannot leave the process
         return self.loop.run_in_executor(pool, execute, attempt)
 
-    async def _next(self, until: float | None) -> Reply | Custom | None:
+    async def _next(self, until: float | None) -> Reply | None:
         self._raise_if_cancelled()
         if self.inline is not None:
             attempt, self.inline = self.inline, None
             # A run of nodes that never wait must not keep the loop from everybody else.
             await asyncio.sleep(0)
-            return attempt, await aexecute(attempt)
+            self.running = attempt
+            try:
+                return attempt, await aexecute(attempt)
+            finally:
+                self.running = None
+                if self.pump is not None:
+                    await self._end_pump()
         while True:
             try:
                 async with asyncio.timeout(None if until is None else max(0.0, until - time.monotonic())):
-                    attempt_or_none, arrived = await self.arrivals.get()
+                    whose, arrived = await self.arrivals.get()
             except TimeoutError:
                 return None
-            if attempt_or_none is None:
-                return Custom(value=arrived)
-            if self.futures.pop(attempt_or_none, None) is not None:
-                return attempt_or_none, outcome_of(arrived)
+            if whose is None:
+                raise arrived
+            if not isinstance(arrived, asyncio.Future):
+                if type(arrived) in EVENTS:
+                    self.buffer.leave()
+                return whose, arrived
+            if self.futures.pop(whose, None) is not None:
+                return whose, outcome_of(arrived)
 
     async def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
-        stopped = []
+        stopped, waking = [], []
         for attempt in effect.attempts:
             future = self.futures.get(attempt)
-            if future is not None and not future.done() and isinstance(future, asyncio.Task):
+            ends = future is not None and not future.done()
+            if ends and isinstance(future, asyncio.Task):
+                attempt.stopped = True
                 future.cancel()
                 stopped.append(attempt)
+            if attempt.stop() and future is not None and ends and attempt not in stopped:
+                waking.append(future)
+        self.buffer.wake()
         if stopped:
             await asyncio.wait([self.futures[attempt] for attempt in stopped], timeout=effect.patience)
+        if waking:
+            await asyncio.wait(waking, timeout=WAKING)
         for attempt in stopped:
             del self.futures[attempt]
         return stopped

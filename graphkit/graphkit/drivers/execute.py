@@ -16,12 +16,19 @@ from dataclasses import replace
 from typing import Any
 
 from graphkit.drivers.pools import pool_at, run_in_standing_loop
+from graphkit.drivers.session import Abandoned
 from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome, Target
 from graphkit.engine.loop import ParentCommand
 from graphkit.engine.program import Branch, Callee
 from graphkit.engine.state import Entry, preview
-from graphkit.engine.updates import checked_targets, read_output
-from graphkit.errors import GraphInterrupt, InvalidResponseError, InvalidUpdateError, NodeError
+from graphkit.engine.updates import Output, checked_targets, read_output
+from graphkit.errors import (
+    GraphInterrupt,
+    InvalidResponseError,
+    InvalidUpdateError,
+    NodeCancelledError,
+    NodeError,
+)
 from graphkit.frame import Frame, current
 from graphkit.runtime import injected
 from graphkit.types import Send
@@ -29,13 +36,16 @@ from graphkit.types import Send
 Call = tuple[Callee, tuple[Any, ...], dict[str, Any]]
 Steps = Generator[Call, Any, Outcome]
 
+PATIENCE = 5.0
+"""Seconds that what runs inside an attempt in other threads has to end when its own thread is interrupted."""
+
 _NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool})
 """What functions usually return: no need to ask whether it is a coroutine."""
 
 
 def execute(attempt: Attempt) -> Outcome:
     """Run an attempt in this thread. Raises only what is nobody's outcome (`KeyboardInterrupt`, `SystemExit`)."""
-    frame = Frame(attempt)
+    frame = attempt.frame = Frame(attempt)
     token = current.set(frame)
     steps = _steps(attempt, frame)
     try:
@@ -51,13 +61,19 @@ def execute(attempt: Attempt) -> Outcome:
                 callee, args, kwargs = steps.send(value)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+    except BaseException:
+        frame.stop()
+        if frame.inside:
+            frame.inside.wait(PATIENCE)
+        raise
     finally:
         current.reset(token)
+        attempt.frame = None
 
 
 async def aexecute(attempt: Attempt) -> Outcome:
     """Run an attempt on the running loop; blocking functions among its branches run in a thread."""
-    frame = Frame(attempt)
+    frame = attempt.frame = Frame(attempt)
     token = current.set(frame)
     steps = _steps(attempt, frame)
     try:
@@ -71,8 +87,16 @@ async def aexecute(attempt: Attempt) -> Outcome:
                 callee, args, kwargs = steps.send(value)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+    except GeneratorExit:  # the coroutine is closed and can wait for nothing
+        frame.stop()
+        raise
+    except BaseException:
+        frame.stop()
+        await frame.asettle()
+        raise
     finally:
         current.reset(token)
+        attempt.frame = None
 
 
 async def _acall(attempt: Attempt, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -86,27 +110,54 @@ async def _acall(attempt: Attempt, callee: Callee, args: tuple[Any, ...], kwargs
 
 
 def _steps(attempt: Attempt, frame: Frame) -> Steps:
-    """Call the node (or its error handler), then its branches; classify what comes of it."""
+    """Call the node (or its error handler), then its branches; classify what comes of it when everything that was
+    started inside has ended."""
     node = attempt.node
+    output: Output = None  # type: ignore[assignment]  # read only where there is one
+    problem: BaseException | None = None
     try:
         given = node.shape.instance(attempt.arg)
         if attempt.failure is None:
             returned = yield _call(node.callee, frame, given)
         else:
             assert node.handler is not None
-            problem = NodeError(node.name, attempt.failure)
-            returned = yield _call(node.handler, frame, given, problem)
-        output = read_output(returned, node.name, attempt.words)
-        if output.parent is not None:
-            return ForParent(output.parent, frame.events)
-        for branch in node.branches:
-            chosen = yield _call(branch.callee, frame, _seen(attempt, branch, output.writes))
-            output.targets += _chosen(branch, chosen, attempt)
-    except (Exception, GraphInterrupt, ParentCommand, BaseExceptionGroup) as error:
-        return _raised(attempt, frame, error)
-    if frame.asked or frame.paused or frame.mismatch or frame.rejected:
-        return _swallowed(attempt, frame)
-    return Done(output.writes, output.targets, frame.events)
+            failed = NodeError(node.name, attempt.failure)
+            returned = yield _call(node.handler, frame, given, failed)
+        if node.result is not None and attempt.failure is None:
+            output = Output(node.result(returned))
+        else:
+            output = read_output(returned, node.name, attempt.words)
+        own = len(output.targets)
+        if output.parent is None:
+            for branch in node.branches:
+                chosen = yield _call(branch.callee, frame, _seen(attempt, branch, output.writes))
+                output.targets += _chosen(branch, chosen, attempt)
+    except asyncio.CancelledError as error:
+        if attempt.stopped or _is_cancelled():
+            raise
+        problem = NodeCancelledError(node.name)
+        problem.__cause__ = error
+    except (Exception, GraphInterrupt, ParentCommand, Abandoned, BaseExceptionGroup) as error:
+        problem = error
+    late = not frame.raised
+    if frame.inside:
+        yield Callee("", frame.settle, frame.asettle), (), {}
+    if problem is not None:
+        return _raised(attempt, frame, problem, late)
+    if (frame.raised or frame.inside is not None) and frame.waits:
+        return _swallowed(attempt, frame, late)
+    if output.parent is not None:
+        return ForParent(output.parent, output.writes, frame.events)
+    return Done(output.writes, output.targets, frame.events, chosen=len(output.targets) - own)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the coroutine that runs here, be it this driver or its caller."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # a blocking function, which nobody can cancel
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _call(callee: Callee, frame: Frame, *args: Any) -> Call:
@@ -142,12 +193,12 @@ def _mapped(branch: Branch, option: Any, attempt: Attempt) -> Any:
         ) from None
 
 
-def _raised(attempt: Attempt, frame: Frame, error: BaseException) -> Outcome:
+def _raised(attempt: Attempt, frame: Frame, error: BaseException, late: bool) -> Outcome:
     if frame.asked or frame.paused:
         if not _carries_interrupt(error):
-            return _swallowed(attempt, frame)
-        return Asked(frame.asked, frame.events)
-    if isinstance(error, ParentCommand):
+            return _swallowed(attempt, frame, late)
+        return Asked(frame.questions, frame.events, frame.breaks)
+    if isinstance(error, ParentCommand) and attempt.node.result is None:
         return _from_child(attempt, frame, error)
     if frame.mismatch is not None:
         return Failed(frame.mismatch, None, frame.events)
@@ -164,19 +215,21 @@ def _carries_interrupt(error: BaseException) -> bool:
     return isinstance(error, GraphInterrupt)
 
 
-def _swallowed(attempt: Attempt, frame: Frame) -> Outcome:
-    """User code caught what was not meant for it; the question counts all the same."""
+def _swallowed(attempt: Attempt, frame: Frame, late: bool) -> Outcome:
+    """User code caught what was not meant for it, or (`late`) did not wait for what asked; the question counts
+    all the same."""
     if frame.mismatch is not None:
         return Failed(frame.mismatch, None, frame.events)
     if frame.rejected is not None:
         return Failed(frame.rejected[1], frame.rejected[0], frame.events)
-    warnings.warn(
-        f"node {attempt.node.name!r} caught the exception that carries its question out (except BaseException "
-        f"or a bare except?); it counts as interrupted and what it wrote was dropped. Catch Exception instead",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return Asked(frame.asked, frame.events)
+    if not late:
+        warnings.warn(
+            f"node {attempt.node.name!r} caught the exception that carries its question out (except BaseException "
+            f"or a bare except?); it counts as interrupted and what it wrote was dropped. Catch Exception instead",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return Asked(frame.questions, frame.events, frame.breaks)
 
 
 def _from_child(attempt: Attempt, frame: Frame, error: ParentCommand) -> Outcome:

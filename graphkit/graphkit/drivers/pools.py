@@ -35,30 +35,42 @@ class NodePool(Executor):
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = (
             queue.SimpleQueue()
         )
-        self._idle = threading.Semaphore(0)
+        self._counting = threading.Lock()
+        self._idle = 0
         self._left = workers
         self._name = name
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
         self._work.put((future, functools.partial(fn, **kwargs) if kwargs else fn, args))
-        if not self._idle.acquire(blocking=False):
-            with _lock:
-                grows, self._left = self._left > 0, max(0, self._left - 1)
+        with self._counting:
+            grows = self._idle <= 0 and self._left > 0
             if grows:
-                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+                self._left -= 1
+            else:
+                self._idle -= 1
+        if grows:
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
         return future
 
     def _serve(self) -> None:
         while True:
             future, fn, args = self._work.get()
-            if future.set_running_or_notify_cancel():
+            result = error = None
+            begun = future.set_running_or_notify_cancel()
+            if begun:
                 try:
-                    future.set_result(fn(*args))
-                except BaseException as error:
-                    future.set_exception(error)
-            del future, fn, args  # a waiting thread holds on to nothing
-            self._idle.release()
+                    result = fn(*args)
+                except BaseException as raised:
+                    error = raised
+            # First, or whoever waits for the result would find no idle thread for what comes next.
+            with self._counting:
+                self._idle += 1
+            if error is not None:
+                future.set_exception(error)
+            elif begun:
+                future.set_result(result)
+            del future, fn, args, result, error  # a waiting thread holds on to nothing
 
 
 def pool_at(depth: int) -> NodePool:
@@ -86,12 +98,9 @@ class LoopFuture(Future[T]):
         self.loop = loop
         self.task: asyncio.Task[T | _Ending] | None = None
 
-    def stop(self, patience: float) -> None:
-        """Cancel the coroutine and wait until it has ended, at most `patience` seconds."""
-        ended = threading.Event()
-        self.add_done_callback(lambda _: ended.set())
+    def stop(self) -> None:
+        """Cancel the coroutine. It has ended when this future is done."""
         self.loop.call_soon_threadsafe(lambda: self.task and self.task.cancel())
-        ended.wait(patience)
 
 
 class _Ending:
@@ -107,9 +116,11 @@ def standing_loop(depth: int) -> asyncio.AbstractEventLoop:
         return _loop_of(os.getpid(), depth)
 
 
-def submit_to_loop(work: Coroutine[Any, Any, T], depth: int) -> LoopFuture[T]:
-    """Start a coroutine on the standing loop with this thread's context."""
-    context, loop = contextvars.copy_context(), standing_loop(depth)
+def submit_to_loop(
+    work: Coroutine[Any, Any, T], depth: int, context: contextvars.Context | None = None
+) -> LoopFuture[T]:
+    """Start a coroutine on the standing loop, with this thread's context unless another is given."""
+    context, loop = context or contextvars.copy_context(), standing_loop(depth)
     future: LoopFuture[T] = LoopFuture(loop)
 
     async def guarded() -> T | _Ending:
@@ -120,7 +131,11 @@ def submit_to_loop(work: Coroutine[Any, Any, T], depth: int) -> LoopFuture[T]:
 
     def start() -> None:
         future.task = loop.create_task(guarded(), context=context)
-        future.task.add_done_callback(lambda task: _settle(future, task))
+        future.task.add_done_callback(ended)
+
+    def ended(task: asyncio.Task[T | _Ending]) -> None:
+        work.close()  # it has not begun if the task was cancelled before its first step
+        _settle(future, task)
 
     loop.call_soon_threadsafe(start)
     return future

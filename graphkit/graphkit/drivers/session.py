@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from graphkit.control import RunControl
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Failed, Outcome
 from graphkit.engine.effects import Effect
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 Kernel = Generator[Effect, Any, Any]
+
+WAKING = 0.2
+"""Seconds that a blocking node has to end once the graphs that it has called have been woken."""
+
+
+class AtRest(BaseException):
+    """A pump has nothing more to do: the attempt that its driver ran itself has ended."""
 
 
 class Abandoned(BaseException):
@@ -36,11 +45,17 @@ class Session:
     pool: Executor | None = None
     depth: int = 0
     live: bool = False
+    control: RunControl | None = None
+    beat: Callable[[], None] | None = None
 
     def look_up(self, effect: Effect) -> Any:
         """Obey an effect that only reads (or fills a cache)."""
+        if effect is effects.DRAINING:
+            return self.control.drain_reason if self.control is not None else None
+        if effect is effects.PROGRESS:
+            return self.beat() if self.beat is not None else None
         if isinstance(effect, (effects.CacheGet, effects.CachePut)):
-            return self._use_cache(effect)
+            return self.use_cache(effect)
         assert self.saver is not None
         if isinstance(effect, effects.Open):
             place = (effect.thread_id, effect.namespace, effect.checkpoint_id)
@@ -49,18 +64,39 @@ class Session:
             return self.saver.find_input(effect.thread_id)
         if isinstance(effect, effects.FindAnswers):
             return self.saver.find_pending(effect.thread_id, ANSWER, effect.question_id)
+        if isinstance(effect, effects.FindOnWay):
+            return self.saver.find_on_way(effect.thread_id, effect.namespace, effect.at)
+        if isinstance(effect, effects.FindNamespaces):
+            return self.saver.namespaces(effect.thread_id, effect.under)
         raise TypeError(f"no driver knows the effect {effect!r}")
 
-    def _use_cache(self, effect: effects.CacheGet | effects.CachePut) -> Any:
-        if self.cache is None:
-            return None
+    def use_cache(self, effect: effects.CacheGet | effects.CachePut) -> Any:
+        assert self.cache is not None
+        place = (effect.namespace, effect.key)
         if isinstance(effect, effects.CacheGet):
-            return self.cache.get(effect.namespace, effect.key)
-        return self.cache.put(effect.namespace, effect.key, effect.value, effect.ttl)
+            return self.cache.get([place]).get(place)
+        return self.cache.set({place: (effect.value, effect.ttl)})
+
+    async def ause_cache(self, effect: effects.CacheGet | effects.CachePut) -> Any:
+        """`use_cache` by the cache's own async forms: in its own thread, if it may wait."""
+        assert self.cache is not None
+        place = (effect.namespace, effect.key)
+        if isinstance(effect, effects.CacheGet):
+            return (await self.cache.aget([place])).get(place)
+        return await self.cache.aset({place: (effect.value, effect.ttl)})
+
+    def pool_for(self, attempt: Attempt) -> Executor | None:
+        """The pool that the user gave, if the attempt is to run there."""
+        return None if attempt.local else self.pool
 
     def is_inline(self, attempt: Attempt) -> bool:
         """Whether an attempt may keep the driver waiting: nothing else happens until it has ended."""
         return attempt.alone and self.pool is None and not self.live and attempt.node.timeout is None
+
+
+def context_of(attempt: Attempt) -> Context:
+    """The context that an attempt runs in: of whoever called it, or of its driver."""
+    return copy_context() if attempt.context is None else attempt.context.copy()
 
 
 def outcome_of(future: Any) -> Outcome:

@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import contextvars
 import queue
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from graphkit.drivers.buffer import Buffer
 from graphkit.drivers.execute import aexecute, execute
 from graphkit.drivers.pools import LoopFuture, NodePool, pool_at, submit_to_loop
-from graphkit.drivers.session import Abandoned, Kernel, Session, outcome_of
+from graphkit.drivers.session import WAKING, Abandoned, AtRest, Kernel, Session, context_of, outcome_of
 from graphkit.engine import effects
-from graphkit.engine.attempt import Attempt, Outcome
-from graphkit.engine.events import Custom
+from graphkit.engine.attempt import Attempt, Called, Outcome
+from graphkit.engine.events import EVENTS, Event, News
 from graphkit_checkpoint.base import BaseCheckpointSaver
 
-Reply = tuple[Attempt, Outcome]
+Reply = tuple[Attempt, Outcome | News]
+
+_starting = threading.Lock()
 
 
 class SyncDriver:
@@ -27,42 +31,84 @@ class SyncDriver:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.arrivals: queue.SimpleQueue[tuple[Attempt | None, Any]] = queue.SimpleQueue()
+        self.buffer = Buffer()
         self.futures: dict[Attempt, Future[Outcome]] = {}
         self.inline: Attempt | None = None
         self.saving: Future[None] | None = None
+        self.kernel: Kernel | None = None
+        self.running: Attempt | None = None
+        self.pump: threading.Thread | None = None
+        self.broken: BaseException | None = None
+        self.pumped: list[Any] = []
+        self.held: list[Any] = []
+        self.stopped = False
+        self.shown = False
 
-    def emit(self, value: Any) -> None:
-        """Called by nodes, in any thread."""
-        self.arrivals.put((None, value))
+    # Ending
 
-    def drive(self, kernel: Kernel) -> Generator[Any, None, Any]:
+    def stop(self) -> None:
+        """The task around this run has been given up. Called in any thread."""
+        self.stopped = True
+        self.arrivals.put((None, Abandoned))
+        running = self.running
+        if running is not None:
+            running.stop()
+
+    def drop(self) -> Collection[Any] | None:
+        """End a run whose reader has stopped between two events."""
+        if not self.shown:
+            return None
+        self._abandon()
+        return ()
+
+    def emit(self, attempt: Attempt, event: Event) -> None:
+        """Show an event of an attempt. Called by nodes, in any thread; waits while the consumer is far behind."""
+        if self.buffer.enter(attempt):
+            self.arrivals.put((attempt, event))
+
+    def post(self, attempt: Attempt, news: News) -> None:
+        """Tell the kernel something of an attempt that runs. Called by nodes, in any thread."""
+        self.arrivals.put((attempt, news))
+        if self.running is not None and type(news) is Called:
+            self._start_pump()
+
+    def drive(self, kernel: Kernel, reply: Any = None) -> Generator[Any, None, Any]:
         """Yields events, returns what the kernel returns. Closing it early gives the thread back."""
+        self.kernel = kernel
         step: Callable[[Any], effects.Effect] = kernel.send
-        reply: Any = None
         try:
             while True:
                 effect = step(reply)
-                step, kind = kernel.send, type(effect)
+                step, reply, kind = kernel.send, None, type(effect)
                 if kind is effects.Emit:
-                    reply = yield effect.event  # type: ignore[union-attr]
+                    self.shown = True
+                    yield from effect.events  # type: ignore[union-attr]
+                    self.shown = False
                     continue
                 try:
-                    if self.inline is not None and kind is effects.Next:
-                        reply = self._run_inline()
-                    elif kind is effects.Next:
-                        reply = yield from self._next(effect.until)  # type: ignore[union-attr]
-                    else:
+                    if kind is not effects.Next:
                         reply = self._obey(effect)
+                        continue
+                    if self.inline is None:
+                        reply = self._next(effect.until)  # type: ignore[union-attr]
+                        continue
+                    reply = self._run_inline()
+                except AtRest:
+                    return None
                 except BaseException as error:
                     step, reply = kernel.throw, error
+                if self.held:
+                    yield from self._show_held()
         except StopIteration as stop:
             return stop.value
         except GeneratorExit:
-            self._abandon(kernel)
+            self._abandon()
             raise
 
-    def _abandon(self, kernel: Kernel) -> None:
+    def _abandon(self) -> None:
         """Nobody listens any more: let the kernel clean up, obeying what it asks for, and end it."""
+        kernel = self.kernel
+        assert kernel is not None
         step: Any = kernel.throw
         reply: Any = Abandoned()
         try:
@@ -77,6 +123,44 @@ class SyncDriver:
         except (StopIteration, Abandoned):
             pass
 
+    # A node that the driver runs itself, and that calls tasks
+
+    def _start_pump(self) -> None:
+        with _starting:
+            if self.pump is None:
+                run = contextvars.copy_context().run
+                self.pump = threading.Thread(
+                    target=run, args=(self._pump,), name="graphkit-pump", daemon=True
+                )
+                self.pump.start()
+
+    def _pump(self) -> None:
+        """Serve the kernel while its driver is busy with a node. What happens is shown afterwards."""
+        assert self.kernel is not None
+        try:
+            self.pumped.extend(self.drive(self.kernel, self._next(None)))
+        except AtRest:
+            pass
+        except BaseException as error:
+            self.broken = error
+
+    def _end_pump(self) -> None:
+        """Raises what the kernel has raised in the meantime."""
+        assert self.pump is not None
+        self.arrivals.put((None, AtRest))
+        self.pump.join()
+        self.pump = None
+        self.held, self.pumped = self.pumped, []
+        if self.broken is not None:
+            raise self.broken
+
+    def _show_held(self) -> Generator[Any, None, None]:
+        held, self.held = self.held, []
+        for event in held:
+            self.shown = True
+            yield event
+            self.shown = False
+
     def _obey(self, effect: effects.Effect) -> Any:
         if effect is effects.NOW:
             return time.time()
@@ -87,6 +171,8 @@ class SyncDriver:
             return self._start(effect.attempts)  # type: ignore[union-attr]
         if kind is effects.Save:
             return self._save(effect)  # type: ignore[arg-type]
+        if kind is effects.Settle:
+            return effect.reply.settle(effect.outcome)  # type: ignore[union-attr]
         if kind is effects.Cancel:
             return self._cancel(effect)  # type: ignore[arg-type]
         return self.session.look_up(effect)
@@ -102,19 +188,32 @@ class SyncDriver:
             future.add_done_callback(lambda future, attempt=attempt: self.arrivals.put((attempt, future)))  # type: ignore[misc]
 
     def _submit(self, attempt: Attempt) -> Future[Outcome]:
-        if attempt.node.callee.is_async and self.session.pool is None:
-            return submit_to_loop(aexecute(attempt), self.session.depth)
-        pool = self.session.pool or pool_at(self.session.depth)
+        pool, depth = self.session.pool_for(attempt), attempt.scope.depth
+        if attempt.node.callee.is_async and pool is None:
+            return submit_to_loop(aexecute(attempt), depth, context_of(attempt))
+        pool = pool or pool_at(depth)
         if isinstance(pool, (NodePool, ThreadPoolExecutor)):
-            return pool.submit(contextvars.copy_context().run, execute, attempt)
+            return pool.submit(context_of(attempt).run, execute, attempt)
+        attempt.context = None  # it cannot leave the process
         return pool.submit(execute, attempt)
 
     def _run_inline(self) -> Reply:
         attempt, self.inline = self.inline, None
         assert attempt is not None
-        return attempt, contextvars.copy_context().run(execute, attempt)
+        self.running = attempt
+        if self.stopped:
+            raise Abandoned
+        try:
+            outcome = contextvars.copy_context().run(execute, attempt)
+        finally:
+            self.running = None
+            if self.pump is not None:
+                self._end_pump()
+        if self.stopped:
+            raise Abandoned
+        return attempt, outcome
 
-    def _next(self, until: float | None) -> Generator[Any, None, Reply | None]:
+    def _next(self, until: float | None) -> Reply | None:
         while True:
             try:
                 left = None if until is None else max(0.0, until - time.monotonic())
@@ -122,22 +221,36 @@ class SyncDriver:
             except queue.Empty:
                 return None
             if attempt_or_none is None:
-                yield Custom(value=arrived)
-            elif self.futures.pop(attempt_or_none, None) is not None:
+                raise arrived
+            if not isinstance(arrived, Future):
+                if type(arrived) in EVENTS:
+                    self.buffer.leave()
+                return attempt_or_none, arrived
+            if self.futures.pop(attempt_or_none, None) is not None:
                 return attempt_or_none, outcome_of(arrived)
 
     def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
-        stopped = []
+        stopped, ending, waking = [], [], []
         for attempt in effect.attempts:
+            woken = attempt.stop()
             future = self.futures.get(attempt)
             if future is None or future.done():
                 continue
             if isinstance(future, LoopFuture):
-                future.stop(effect.patience)
+                future.stop()
+                ending.append(future)
             elif not future.cancel():
+                if woken:
+                    waking.append(future)
                 continue
-            del self.futures[attempt]
             stopped.append(attempt)
+        self.buffer.wake()
+        if ending:
+            wait(ending, effect.patience)
+        if waking:
+            wait(waking, WAKING)
+        for attempt in stopped:
+            del self.futures[attempt]
         return stopped
 
     # Saving

@@ -7,10 +7,13 @@ be pickled if the user's functions and values can; live connections (`Scope.live
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from graphkit.channels import BaseChannel
+from graphkit.control import RunControl
+from graphkit.engine.about import About
 from graphkit.engine.identity import task_id
 from graphkit.engine.program import NodeSpec, Vocabulary
 from graphkit.types import Command, Durability, Interrupt, RunnableConfig, Send
@@ -18,27 +21,41 @@ from graphkit.types import Command, Durability, Interrupt, RunnableConfig, Send
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The recorded answer to a question, with the fingerprint of what was asked."""
+    """The recorded answer to a question, with the fingerprint of what was asked. `taken` when the task has asked
+    again since: a graph inside it that waits for several answers has gone on with this one."""
 
     value: Any
     fingerprint: str
     asked: Any
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a run holds that cannot leave its process."""
+    """What a run holds that cannot leave its process.
+
+    `post` tells the kernel of this run something of an attempt; `emit` hands an event of one to whoever listens.
+    `beat` and `heartbeat` are there in a run inside of an attempt whose idle timeout wants to know that it gets on:
+    by itself, or because a node says so. `busy` are the namespaces of graphs that run inside and can do so once at
+    a time.
+    """
 
     saver: Any = None
+    cache: Any = None
     store: Any = None
     context: Any = None
-    emit: Callable[[Any], None] | None = None
+    emit: Emitter | None = None
     pool: Any = None
+    post: Callable[[Attempt, Any], None] | None = None
+    beat: Callable[[], None] | None = None
+    heartbeat: Callable[[], None] | None = None
+    control: RunControl | None = None
+    busy: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What all tasks of one run share."""
+    """What all tasks of one run share. `parents` are the checkpoints of the graphs around it, by namespace."""
 
     config: RunnableConfig
     thread_id: str = ""
@@ -47,6 +64,11 @@ class Scope:
     durability: Durability = "sync"
     unchecked_matching: bool = False
     depth: int = 0
+    listen: frozenset[str] = frozenset()
+    """The kinds of events that anybody wants of this run."""
+    below: frozenset[str] = frozenset()
+    """The kinds that anybody wants of runs nested in this one."""
+    parents: Mapping[str, str] = field(default_factory=dict)
     live: Live = Live()
 
     def __reduce__(self) -> Any:
@@ -56,6 +78,14 @@ class Scope:
 
 def _scope_from(fields: dict[str, Any]) -> Scope:
     return Scope(**fields)
+
+
+class Past(NamedTuple):
+    """What there is of a task that has been tried before: the namespaces that its questions come from, and, in a
+    fork that begins inside a nested graph, the (namespace, checkpoint id) of each graph on the way down."""
+
+    asked: tuple[str, ...] = ()
+    inside: tuple[tuple[str, str], ...] = ()
 
 
 class Place(NamedTuple):
@@ -71,13 +101,26 @@ class Place(NamedTuple):
         return task_id(self.checkpoint_id, self.namespace, self.step, self.path)
 
 
+Emitter = Callable[["Attempt", Any], None]
+
+
+class Stoppable(Protocol):
+    def stop(self) -> bool: ...
+
+
 @dataclass(slots=True, eq=False)
 class Attempt:
     """One try at a task: call the node with `arg`, then its branches.
 
     `state` is there for branches, which see the state with the node's own writes applied.
     `failure` is set when the node has failed for good and its error handler is to be called. `alone` says
-    that its superstep has no other task.
+    that its superstep has no other task. `watched` says that its caller has an
+    idle timeout; `beating` is the sign of progress that is on its way to the kernel.
+    `past` is None for a task that nothing can be recorded of. `about` is there if anybody listens to its task.
+
+    `frame` is there while the attempt runs in this process; `stopped` says that it has been given up. `context` is
+    the caller's, for a task that was called. `local` attempts run in this process and never keep the driver
+    waiting: those that wait for others, which must not take their places.
     """
 
     node: NodeSpec
@@ -89,11 +132,27 @@ class Attempt:
     number: int = 1
     state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any]] | None = None
     failure: BaseException | None = None
-    cache_key: tuple[str, str] | None = None
+    cache_key: tuple[tuple[str, ...], str] | None = None
     alone: bool = False
+    watched: bool = False
+    beating: object = None
+    first_seen: float | None = None
+    past: Past | None = None
+    about: About | None = None
+    context: Context | None = None
+    local: bool = False
+    frame: Stoppable | None = field(default=None, init=False)
+    stopped: bool = field(default=False, init=False)
 
     def again(self, **changes: Any) -> Attempt:
         return replace(self, **changes)
+
+    def stop(self) -> bool:
+        """Give the attempt up: whatever it comes to is refused, and what runs inside it is woken to end. Returns
+        whether anything does."""
+        self.stopped = True  # first: whoever enters the frame looks at it afterwards
+        frame = self.frame
+        return frame is not None and frame.stop()
 
 
 Write = tuple[str, Any]
@@ -102,20 +161,24 @@ Target = str | Send
 
 @dataclass(slots=True, eq=False, repr=False)
 class Done:
-    """The task's output: its writes in order and where it goes. `events` are what it emitted if nobody could
-    listen while it ran."""
+    """The task's output: its writes in order and where it goes. `events` are those it emitted if nobody could
+    listen while it ran. `chosen` is how many of the targets, the last ones, its branches chose; None if they were
+    not asked."""
 
     writes: list[Write]
     targets: list[Target]
     events: list[Any] = field(default_factory=list)
+    chosen: int | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Asked:
-    """The task waits for answers."""
+    """The task waits for answers, or for a graph inside it to be gone on with: it `breaks` if one of those is at a
+    breakpoint."""
 
     questions: list[tuple[Interrupt, str]]
     events: list[Any] = field(default_factory=list)
+    breaks: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -130,10 +193,37 @@ class Failed:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ForParent:
-    """The task commands the graph around this one."""
+    """The task commands the graph around this one. `writes` are what it wrote to its own."""
 
     command: Command[Any]
+    writes: list[Write] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
 
 
 Outcome = Done | Asked | Failed | ForParent
+
+
+class Reply(Protocol):
+    """Whoever waits for what a call of a task comes to."""
+
+    def settle(self, outcome: Outcome) -> None: ...
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Called:
+    """A running attempt calls a task. Comes the way of outcomes. `mark` is the fingerprint of `arg`, "" for
+    something that cannot be stored; `ordered` if the caller makes one call after the other; `context` the caller's."""
+
+    node: NodeSpec
+    arg: tuple[tuple[Any, ...], dict[str, Any]]
+    mark: str
+    ordered: bool
+    reply: Reply
+    context: Context
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Withdrawn:
+    """Whoever called a task does not want to wait for it any more. Comes the way of outcomes."""
+
+    reply: Reply

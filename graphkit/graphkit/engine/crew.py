@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from graphkit.channels import MISSING
 from graphkit.engine import effects
-from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome
-from graphkit.engine.events import Custom, TaskEnded, TaskStarted
-from graphkit.engine.prepare import Effects, Standing
+from graphkit.engine.about import About
+from graphkit.engine.attempt import (
+    Asked,
+    Attempt,
+    Called,
+    Done,
+    Failed,
+    ForParent,
+    Outcome,
+    Withdrawn,
+)
+from graphkit.engine.caching import Key, keep, key_of, look_up, recalling
+from graphkit.engine.calls import CalledTask, result_record
+from graphkit.engine.effects import Effects
+from graphkit.engine.events import EVENTS, HEARTBEAT, Beat, News, TaskEnded, TaskStarted
+from graphkit.engine.exchange import Exchange, too_late
+from graphkit.engine.failures import Failure, failure_record
 from graphkit.engine.program import NodeSpec, Program
 from graphkit.engine.request import Request
-from graphkit.engine.tasks import Task, output_of, output_record, question_records
+from graphkit.engine.standing import Standing
+from graphkit.engine.tasks import Task, ask, output_record
 from graphkit.engine.timers import Alarm, Timers
-from graphkit.errors import InterruptMismatchError, NodeTimeoutError
+from graphkit.errors import InterruptMismatchError
 from graphkit.types import Command, RetryPolicy
 from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import Pending
-from graphkit_checkpoint.serde import fingerprint
 
 BATCH_DELAY = 0.01
 """Seconds until a task that finished beside slower ones is recorded."""
 
-TIMEOUT_PATIENCE = 0.25
-"""Seconds that a coroutine which ran out of time has to end before its caller is told all the same."""
+NEWS = EVENTS | {Beat, Called, Withdrawn}
+"""What is no outcome."""
 
-BATCH_SIZE = 64
-"""How many finished tasks are recorded at once, at the latest."""
+_ABOUT_STARTS = frozenset({"tasks", "messages"})
+_ABOUT_ENDS = frozenset({"updates", "tasks", "messages"})
 
 
 class Recorder(Protocol):
@@ -53,8 +68,11 @@ class Crew:
         "asked",
         "at",
         "batch_due",
+        "breaks",
+        "exchange",
         "failures",
         "for_parent",
+        "listen",
         "live",
         "program",
         "request",
@@ -71,6 +89,7 @@ class Crew:
         self.run = run
         self.program = run.program
         self.request = run.request
+        self.listen = run.request.listen
         self.tasks = run.standing.tasks
         self.at = run.standing.checkpoint_id or ""
         self.single = len(self.tasks) == 1
@@ -84,7 +103,9 @@ class Crew:
         self.failures: list[tuple[Task, Failed]] = []
         self.unrecorded: list[Task] = []
         self.for_parent: tuple[Command[Any], str] | None = None
+        self.breaks = False  # a graph inside a task is at a breakpoint
         self.batch_due: float | None = None
+        self.exchange: Exchange | None = None
 
     def work(self) -> Effects:
         """Until every started task has finished, asked or failed."""
@@ -94,137 +115,200 @@ class Crew:
             reply = yield effects.ANY if until is None else effects.Next(until)
             if reply is None:
                 yield from self._clock()
+            elif type(reply[1]) in NEWS:
+                yield from self._heard(*reply)
             else:
                 attempt, outcome = reply
                 task = self.live.pop(attempt, None)
                 if task is not None:
                     yield from self._took(attempt, task, outcome)
-            if self.waiting and not self.failures:
+            if self.request.beats:
+                yield effects.PROGRESS
+            if self.waiting:
                 yield from self._start_waiting()
             if self.unrecorded and (self.live or self.retrying):
-                yield from self._record_batch(len(self.unrecorded) >= BATCH_SIZE)
+                yield from self._record_batch(False)
 
     # Starting
 
     def _start_waiting(self) -> Effects:
+        if self.failures:
+            self._start_nothing_more()
         limit = self.request.max_concurrency
-        room = len(self.waiting) if limit is None else limit - len(self.live)
+        room = len(self.waiting) if limit is None else limit - self._busy
         attempts = []
         while self.waiting and room > 0:
             task, attempt = self.waiting.popleft()
             if attempt is None:
                 attempt = self._attempt(task)
-                if attempt.cache_key is not None and (yield from self._cached(attempt.cache_key, task)):
-                    continue
+                if attempt.cache_key is not None:
+                    attempt = yield from self._cached(attempt, task)
+                    if attempt is None:
+                        continue
             attempts.append(attempt)
             room -= 1
             yield from self._enlist(attempt, task)
         if attempts:
             yield effects.Start(attempts)
 
+    @property
+    def _busy(self) -> int:
+        """How many attempts do something; those that wait for what they called do not."""
+        return len(self.live) - (self.exchange.waiting if self.exchange is not None else 0)
+
     def _attempt(self, task: Task) -> Attempt:
+        if type(task) is CalledTask:
+            return self._calls.attempt(task, self._cache_key(task.called.node, task, task.arg))
         spec, state = self.program.spec(task.name), self.run.standing.state
         arg = self._input(task, spec)
-        return Attempt(
+        if task.timeout is not None:
+            spec = replace(spec, timeout=task.timeout)
+        attempt = Attempt(
             spec,
             arg,
             task.place,
             self.request.scope,
             self.program.words,
             {**self.request.answers, **task.answers} if self.request.answers else task.answers,
-            state=(state.channels, state.view) if spec.branches else None,
-            cache_key=self._cache_key(spec, arg) if spec.cache is not None else None,
-            alone=self.single,
+            state=(state.channels, state.view) if spec.branches or spec.coordinates else None,
+            cache_key=self._cache_key(spec, task, arg) if spec.cache is not None else None,
+            alone=self.single and not spec.coordinates,
+            past=task.past,
+            local=spec.coordinates,
         )
+        if task.failure is not None and spec.handler is not None:  # reopened: the node has failed for good
+            return attempt.again(failure=task.failure.error, number=task.failure.attempt)
+        return attempt
 
-    def _cached(self, key: tuple[str, str], task: Task) -> Effects:
-        """Reply: whether the task's output was found in the cache."""
-        found = yield effects.CacheGet(*key)
-        if found is not None:
-            self._finish(task, output_of(found))
-        return found is not None
+    @property
+    def _calls(self) -> Exchange:
+        if self.exchange is None:
+            self.exchange = Exchange(self)
+        return self.exchange
+
+    def _cache_key(self, spec: NodeSpec, task: Task, arg: Any) -> Key | None:
+        """None also for a task that has asked, whose result is between it and who answers, or that has failed."""
+        if spec.cache is None or self.request.scope.live.cache is None:
+            return None
+        asked = task.asked_before if isinstance(task, CalledTask) else task.questions or task.answers
+        return None if asked or task.failure is not None else key_of(spec, arg, self.program.words)
+
+    def _cached(self, attempt: Attempt, task: Task) -> Effects:
+        """Reply: the attempt with what the cache knows of it; None if the task is finished by that."""
+        found = yield from look_up(attempt)
+        if found is None:
+            return attempt
+        if attempt.node.branches and found.chosen is not None:
+            return recalling(attempt, found)
+        if not self.listen.isdisjoint(_ABOUT_STARTS):
+            yield self._start_event(attempt, task)
+        self._finish(task, found, cached=True)
+        if type(task) is CalledTask:
+            yield from self._calls.settle(task, found)
+        return None
 
     def _enlist(self, attempt: Attempt, task: Task) -> Effects:
         task.attempts += 1
         self.live[attempt] = task
         if attempt.node.timeout is not None:
             now: float = yield effects.TIMER
-            self.timers.set(now + attempt.node.timeout, attempt, Alarm.TIMEOUT)
-        if "tasks" in self.request.listen:
-            event = TaskStarted(
-                id=task.id, name=task.name, input=attempt.arg, step=self.run.standing.step + 1
-            )
-            yield effects.Emit(event)
+            self.timers.start(attempt, now)
+        if not self.listen.isdisjoint(_ABOUT_STARTS):
+            yield self._start_event(attempt, task)
 
     def _input(self, task: Task, spec: NodeSpec) -> Any:
         if task.arg is not MISSING:
             return task.arg
         return spec.shape.of(self.run.standing.state.view, self.request.recursion_limit - self.run.steps)
 
-    def _cache_key(self, spec: NodeSpec, arg: Any) -> tuple[str, str]:
-        assert spec.cache is not None
-        key = fingerprint(arg) if spec.cache.key_func is None else spec.cache.key_func(arg)
-        namespace = f"{self.program.name}/{spec.name}/{spec.callee.name}"
-        return namespace, key if isinstance(key, str) else key.hex()
-
     # Outcomes
 
     def _took(self, attempt: Attempt, task: Task, outcome: Outcome) -> Effects:
-        if outcome.events and "custom" in self.request.listen:
-            for value in outcome.events:
-                yield effects.Emit(Custom(value=value))
+        if outcome.events:
+            yield effects.Emit(outcome.events)
         if type(outcome) is Done:
-            yield from self._done(attempt, task, outcome)
+            self._finish(task, outcome)
+            if attempt.cache_key is not None and attempt.failure is None:
+                yield from keep(attempt, outcome)
+            if type(task) is CalledTask:
+                yield from self._calls.settle(task, outcome)
+        elif type(outcome) is Asked and isinstance(task, CalledTask):
+            yield from self._calls.settle(task, outcome)  # its caller asks for it
         elif type(outcome) is Asked:
-            self.asked += question_records(task, outcome)
-            task.questions.update((question.id, (question, mark)) for question, mark in outcome.questions)
+            self.asked += ask(task, outcome)
+            self.breaks = self.breaks or outcome.breaks
             self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
         elif type(outcome) is ForParent:
             self.for_parent = (outcome.command, task.name)
-            task.output = Done([], [])
+            task.output = Done(outcome.writes, [])
         else:
             assert isinstance(outcome, Failed)
             yield from self._failed(attempt, task, outcome)
 
-    def _done(self, attempt: Attempt, task: Task, outcome: Done) -> Effects:
-        self._finish(task, outcome)
-        if attempt.cache_key is not None and attempt.node.cache is not None:
-            value = {"writes": [list(write) for write in outcome.writes], "targets": outcome.targets}
-            yield effects.CachePut(*attempt.cache_key, value, attempt.node.cache.ttl)
-
-    def _finish(self, task: Task, output: Done) -> None:
+    def _finish(self, task: Task, output: Done, cached: bool = False) -> None:
         task.output = output
-        if not self.single:
+        if not self.single or type(task) is CalledTask:
             self.unrecorded.append(task)
-        self._tell(task, writes=tuple(output.writes))
-
-    def _tell(self, task: Task, **result: Any) -> None:
-        if self.request.listen & {"updates", "tasks"}:
-            step = self.run.standing.step + 1
-            self.run.held.append(TaskEnded(id=task.id, name=task.name, step=step, **result))
+        if self.listen:
+            self._tell(task, writes=tuple(output.writes), cached=cached)
 
     def _failed(self, attempt: Attempt, task: Task, outcome: Failed) -> Effects:
         error = outcome.error
         if outcome.rejected is not None or isinstance(error, InterruptMismatchError):
-            self._fails(task, outcome)  # a person has to act: neither a retry nor a handler can
+            yield from self._fails(task, outcome)  # a person has to act: neither a retry nor a handler can
             return
         policy = next((policy for policy in attempt.node.retry if policy.applies_to(error)), None)
         tries_left = policy is not None and attempt.number < policy.max_attempts and attempt.failure is None
-        if policy is not None and tries_left and not self.failures:
+        if policy is not None and tries_left and (not self.failures or isinstance(task, CalledTask)):
             yield from self._retry_later(attempt, task, policy)
             return
         if attempt.node.handler is not None and attempt.failure is None and isinstance(error, Exception):
-            self.waiting.appendleft((task, attempt.again(failure=error)))
+            yield from self._hand_over(attempt, task, error)
             return
-        self._fails(task, outcome)
+        yield from self._fails(task, outcome)
 
-    def _fails(self, task: Task, outcome: Failed) -> None:
-        # Siblings that have been started run to their end and are recorded: whether one of them has finished
-        # does not depend on when another one fails. Nothing more is started.
-        self.failures.append((task, outcome))
+    def _hand_over(self, attempt: Attempt, task: Task, error: BaseException) -> Effects:
+        """To the error handler. It is recorded that the node has failed, so that it never runs again."""
+        task.failure = Failure(error, attempt.number)
+        task.error = repr(error)
+        self.waiting.appendleft((task, attempt.again(failure=error)))
+        if self.request.stored:
+            self.asked.append(failure_record(task.id, task.failure))
+            yield from self._record_batch(True)
+
+    def _fails(self, task: Task, outcome: Failed) -> Effects:
         self._tell(task, error=repr(outcome.error))
-        self.waiting.clear()
-        self.retrying.clear()
+        if isinstance(task, CalledTask):
+            yield from self._calls.settle(task, outcome)
+            return
+        self.failures.append((task, outcome))
+        self._start_nothing_more()
+
+    def _start_nothing_more(self) -> None:
+        # Siblings that have been started run to their end, with what they call, and are recorded: whether one of
+        # them has finished does not depend on when another one fails.
+        self.waiting = deque(pair for pair in self.waiting if isinstance(pair[0], CalledTask))
+        self.retrying = {a: task for a, task in self.retrying.items() if isinstance(task, CalledTask)}
+
+    # Telling
+
+    def _start_event(self, attempt: Attempt, task: Task) -> effects.Emit:
+        about = attempt.about = self._about(task)
+        return effects.Emit((TaskStarted(about=about, input=attempt.arg, attempt=attempt.number),))
+
+    def _tell(self, task: Task, **result: Any) -> None:
+        if not self.listen.isdisjoint(_ABOUT_ENDS):
+            whole = self._spec(task).result is not None
+            self.run.held.append(TaskEnded(about=self._about(task), whole=whole, **result))
+
+    def _spec(self, task: Task) -> NodeSpec:
+        return task.called.node if isinstance(task, CalledTask) else self.program.spec(task.name)
+
+    def _about(self, task: Task) -> About:
+        standing, request = self.run.standing, self.request
+        joins = standing.state.joins_of(task.name) if task.arg is MISSING else ()
+        node = self._spec(task).metadata
+        return About(task, standing.step + 1, request.namespace, request.scope.config, node, joins)
 
     # Time
 
@@ -253,21 +337,52 @@ class Crew:
         if self.batch_due is not None and now >= self.batch_due:
             yield from self._record_batch(True)
         for attempt, alarm in self.timers.due(now):
-            if alarm is Alarm.TIMEOUT:
-                yield from self._time_out(attempt)
+            if alarm is not Alarm.RETRY:
+                yield from self._time_out(attempt, alarm, now)
             elif attempt in self.retrying:
                 self.waiting.appendleft((self.retrying.pop(attempt), attempt))
 
-    def _time_out(self, attempt: Attempt) -> Effects:
+    def _heard(self, attempt: Attempt, news: News) -> Effects:
+        """An attempt shows something, or that it gets on. What comes after its end is refused."""
+        if attempt not in self.live:
+            if type(news) is Called:
+                yield effects.Settle(news.reply, Failed(too_late(attempt, news)))
+            return
+        if type(news) is Beat:
+            attempt.beating = None  # before the clock is read, so that no sign of progress is missed
+            yield from self.gets_on(attempt, news)
+        elif type(news) is Called:
+            yield from self._calls.connect(attempt, news)
+        elif type(news) is Withdrawn:
+            yield from self._calls.withdraw(news.reply)
+        else:
+            yield effects.Emit((news,))
+        if attempt.node.timeout is None:
+            return
+        now: float = yield effects.TIMER
+        # News that never cease would keep the clock from being looked at.
+        if self.timers.overran(attempt, now):
+            yield from self._time_out(attempt, Alarm.RUN, now)
+
+    def gets_on(self, attempt: Attempt, sign: Beat) -> Effects:
+        """An attempt has made progress, and so has whoever has called it."""
+        now: float = yield effects.TIMER
+        task = self.live.get(attempt)
+        while task is not None:
+            policy = attempt.node.timeout
+            if policy is not None and (sign is HEARTBEAT or policy.refresh_on == "auto"):
+                self.timers.progress(attempt, now)
+            if not isinstance(task, CalledTask):
+                return
+            attempt = task.caller
+            task = self.live.get(attempt)
+
+    def _time_out(self, attempt: Attempt, alarm: Alarm, now: float) -> Effects:
         task = self.live.pop(attempt, None)
         if task is None:
             return
-        yield effects.Cancel((attempt,), patience=TIMEOUT_PATIENCE)
-        error = NodeTimeoutError(
-            f"node {task.name!r} ran longer than its timeout of {attempt.node.timeout} s; "
-            f"a result that arrives later is refused"
-        )
-        yield from self._failed(attempt, task, Failed(error))
+        yield from self._calls.give_up(attempt)
+        yield from self._failed(attempt, task, Failed(self.timers.error(attempt, alarm, now)))
 
     # Recording
 
@@ -285,16 +400,24 @@ class Crew:
             if now < self.batch_due:
                 return
         self.batch_due = None
-        pending = [output_record(task, self.program.channels) for task in self.unrecorded]
         try:
-            yield from self.run.record([*pending, *self.asked], self.at)
+            yield from self.run.record([*self.outputs(), *self.asked], self.at)
         except UnstorableError as error:
-            self._cannot_be_stored(error)
+            yield from self._cannot_be_stored(error)
             return
         self.unrecorded, self.asked = [], []
         yield from self.run.flush()
 
-    def _cannot_be_stored(self, error: UnstorableError) -> None:
+    def outputs(self, without: Sequence[Task] = ()) -> list[Pending]:
+        """The records of what has finished and is not recorded yet."""
+        channels = self.program.channels
+        return [
+            result_record(task) if isinstance(task, CalledTask) else output_record(task, channels)
+            for task in self.unrecorded
+            if task not in without
+        ]
+
+    def _cannot_be_stored(self, error: UnstorableError) -> Effects:
         """What a task wrote or asked is refused: the task has failed, its siblings go on."""
         task = next((task for task in self.tasks if task.id == error.task_id), None)
         if task is None:
@@ -304,4 +427,4 @@ class Crew:
         self.asked = [record for record in self.asked if record.task_id != task.id]
         task.output = None
         task.questions.clear()
-        self._fails(task, Failed(error))
+        yield from self._fails(task, Failed(error))

@@ -12,11 +12,14 @@ from typing import Any
 from graphkit.constants import COPY, END, INPUT, START
 from graphkit.engine import effects, identity
 from graphkit.engine.attempt import Attempt, Done, Failed, Place, Write
-from graphkit.engine.prepare import Effects, Standing, newest, reopen
+from graphkit.engine.effects import Effects
+from graphkit.engine.prepare import newest
 from graphkit.engine.program import Callee, NodeSpec, Program
-from graphkit.engine.request import Request
+from graphkit.engine.request import Position, Request
+from graphkit.engine.standing import Standing, reopen
 from graphkit.engine.state import Changes, Entry, State, plan_of, work_of
 from graphkit.engine.tasks import entries_of, make_tasks
+from graphkit.engine.travel import Way, relayed, way_to
 from graphkit.engine.updates import writes_of_input
 from graphkit.errors import InvalidUpdateError
 from graphkit.types import StateUpdate
@@ -26,8 +29,8 @@ from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Tip
 
 def edit(
     program: Program, request: Request, supersteps: Sequence[Sequence[StateUpdate]]
-) -> Generator[effects.Effect, Any, str]:
-    """Apply supersteps of updates; returns the id of the checkpoint they lead to.
+) -> Generator[effects.Effect, Any, Checkpoint]:
+    """Apply supersteps of updates; returns the checkpoint they lead to.
 
     Raises `InvalidUpdateError` for an unknown node, a node that has to be named and was not, and values
     that cannot be applied; nothing is written then.
@@ -37,12 +40,17 @@ def edit(
     now: float = yield effects.NOW
     for updates in supersteps:
         yield from editor.superstep(list(updates), now)
+    above: list[Commit] = []
+    if request.namespace:
+        above = yield from _closed_above(request, opening)
+        for commit in above:
+            yield effects.Save(commit)
     commit = Commit(
         request.thread_id,
         request.namespace,
         request.scope.token,
         editor.standing.tip,
-        True,
+        not above,
         opening.thread,
         True,
         editor.checkpoints,
@@ -56,7 +64,31 @@ def edit(
         )
         vars(explained).update(vars(error))
         raise explained from error
-    return editor.checkpoints[-1].id
+    return editor.checkpoints[-1]
+
+
+def _closed_above(request: Request, opening: Opening) -> Generator[effects.Effect, Any, list[Commit]]:
+    """What a nested graph has asked is asked no more: forget it in the graphs around, the outermost first, so that
+    wherever this breaks off, the task around is ready to run and asks again."""
+    assert opening.saved is not None
+    way: Way = yield from way_to(Position(request.thread_id, request.namespace, opening.saved.checkpoint.id))
+    commits: list[Commit] = []
+    for (namespace, at), outer in zip(way.stops, way.standing, strict=False):
+        forget = relayed(outer, request.namespace)
+        if forget:
+            commits.append(
+                Commit(
+                    request.thread_id,
+                    namespace,
+                    request.scope.token,
+                    outer.tip,
+                    claims=not commits,
+                    acquire=opening.thread,
+                    at=at,
+                    forget=forget,
+                )
+            )
+    return commits
 
 
 class Editor:
@@ -70,6 +102,13 @@ class Editor:
         saved = opening.saved
         if request.checkpoint_id and saved is None:
             raise ValueError(f"thread {request.thread_id!r} has no checkpoint {request.checkpoint_id!r}")
+        self.metadata = dict(request.metadata)
+        if request.namespace:
+            if saved is None:
+                raise ValueError(
+                    f"thread {request.thread_id!r} has nothing in namespace {request.namespace!r} that could be updated"
+                )
+            self.metadata["parents"] = saved.checkpoint.metadata.get("parents", {})
         if saved is None:
             self.standing = Standing(State(program, {}, None), [], -2, None, Tip())
             self.control: dict[str, Any] = {"next": [], "ran": []}
@@ -106,7 +145,8 @@ class Editor:
         else:
             finished = [task for task in self.standing.tasks if task.name != START]
             changes = self.standing.state.apply(entries_of(finished, self.program))
-            self._append("update", changes, {"next": [], "ran": self.control.get("ran", [])}, None, now)
+            control = {key: value for key, value in self.control.items() if key in ("ran", "task")}
+            self._append("update", changes, {"ran": [], **control, "next": []}, None, now)
 
     def _as_nodes(self, updates: list[StateUpdate], now: float) -> Effects:
         entries: list[Entry] = []
@@ -189,7 +229,7 @@ class Editor:
                 step,
                 source,
                 now,
-                self.request.metadata,
+                self.metadata,
                 control,
                 work,
                 changes.changed,

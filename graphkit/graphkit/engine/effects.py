@@ -1,19 +1,20 @@
 """What the kernel asks a driver to do.
 
-*Tell* effects get no reply: `Start`, `Emit`. *Ask* effects do: `Open`, `FindInput`, `FindAnswers`, `Save`,
-`Next`, `Cancel`, `NOW`, `TIMER`, `CacheGet`, `CachePut`.
+*Tell* effects get no reply: `Start`, `Settle`, `Emit`, `PROGRESS`. *Ask* effects do: `Open`, `FindInput`,
+`FindAnswers`, `FindNamespaces`, `FindOnWay`, `Save`, `Next`, `Cancel`, `NOW`, `TIMER`, `DRAINING`, `CacheGet`,
+`CachePut`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from graphkit_checkpoint.records import Commit
 
 if TYPE_CHECKING:
-    from graphkit.engine.attempt import Attempt
+    from graphkit.engine.attempt import Attempt, Outcome, Reply
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -39,6 +40,24 @@ class FindAnswers:
 
     thread_id: str
     question_id: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FindOnWay:
+    """The newest checkpoint of a nested graph that the thread has behind it at checkpoint `at` of the root. Reply: its
+    id, or None."""
+
+    thread_id: str
+    namespace: str
+    at: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FindNamespaces:
+    """The namespaces of a thread that begin with `under`, in order. Reply: `list[str]`."""
+
+    thread_id: str
+    under: str
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -78,17 +97,25 @@ class Cancel:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Emit:
-    """Hand an event to whoever listens."""
+class Settle:
+    """Tell whoever called a task what came of it."""
 
-    event: Any
+    reply: Reply
+    outcome: Outcome
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Emit:
+    """Hand events to whoever listens."""
+
+    events: Sequence[Any]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class CacheGet:
     """Reply: the cached value or None."""
 
-    namespace: str
+    namespace: tuple[str, ...]
     key: str
 
 
@@ -96,7 +123,7 @@ class CacheGet:
 class CachePut:
     """Reply: None."""
 
-    namespace: str
+    namespace: tuple[str, ...]
     key: str
     value: Any
     ttl: float | None
@@ -114,9 +141,42 @@ class _Timer:
     __slots__ = ()
 
 
+class _Draining:
+    """Reply: why the run was asked to stop between supersteps, or None."""
+
+    __slots__ = ()
+
+
+class _Progress:
+    """Tell whoever waits for this run that it gets on."""
+
+    __slots__ = ()
+
+
 NOW: Final = _Now()
 TIMER: Final = _Timer()
+DRAINING: Final = _Draining()
+PROGRESS: Final = _Progress()
 
 Effect = (
-    Open | FindInput | FindAnswers | Save | Start | Next | Cancel | Emit | CacheGet | CachePut | _Now | _Timer
+    Open
+    | FindInput
+    | FindAnswers
+    | FindNamespaces
+    | FindOnWay
+    | Save
+    | Start
+    | Next
+    | Cancel
+    | Settle
+    | Emit
+    | CacheGet
+    | CachePut
+    | _Now
+    | _Timer
+    | _Draining
+    | _Progress
 )
+
+Effects = Generator[Effect, Any, Any]
+"""What kernel functions are: they ask for effects and return something."""

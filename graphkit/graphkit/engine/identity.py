@@ -4,14 +4,24 @@
   the clock does, and the nonce of the run keeps two writers apart.
 - A task id hashes (checkpoint id, namespace, step, path), so it is stable while the checkpoint is.
 - A question id hashes (task id, index or name), so it is stable while its task is.
+- A namespace is the path of tasks that a nested graph runs in, `node:task|node:task`. A graph that is called
+  by a node's function adds which call it is: `node:task:number-name-input`, the last two as short hashes. So does
+  a task that it calls, as `node:task:@number-name-input`. A graph
+  that keeps its state (`checkpointer=True`) has neither task nor input in it: `node`, `node::number-name-`.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
+from graphkit.engine.matching import Call
+
 TIME_DIGITS = 11
 STEP_DIGITS = 6
+BESIDE = "+"
+"""Before the number of a call whose caller has made calls side by side."""
+TASK = "@"
+"""Before the key of a call that is a task and no graph."""
 
 
 def checkpoint_id(now: float, step: int, nonce: str, after: str | None) -> str:
@@ -43,6 +53,53 @@ def task_id(checkpoint: str, namespace: str, step: int, path: tuple[str | int, .
 
 def question_id(task: str, name: str | None, index: int | None) -> str:
     return _digest(task, "name" if name is not None else "index", str(index) if name is None else name)
+
+
+def below(namespace: str, node: str, task: str, call: str = "") -> str:
+    """The namespace of what runs inside a task of `namespace`."""
+    own = f"{node}:{task}:{call}" if call else f"{node}:{task}"
+    return f"{namespace}|{own}" if namespace else own
+
+
+def task_in(namespace: str) -> str:
+    """The id of the task that a nested graph runs in; "" if it is not in the namespace."""
+    parts = namespace.rpartition("|")[2].split(":")
+    return parts[1].partition("/")[0] if len(parts) > 1 else ""
+
+
+def lasting(namespace: str) -> str:
+    """The namespace of a graph that keeps its state from task to task: without tasks and inputs."""
+    return "|".join(map(_without_task, namespace.split("|"))) if namespace else ""
+
+
+def _without_task(part: str) -> str:
+    node, *rest = part.split(":")
+    if len(rest) < 2:
+        return node
+    number, call = call_at(rest[1])
+    return f"{node}::{call_key(number, Call(call.name, ''))}"
+
+
+def run_of(namespace: str) -> str:
+    """The namespace of the run that a task belongs to; a task that was called has one of its own below it."""
+    while f":{TASK}" in namespace.rpartition("|")[2]:
+        namespace = namespace.rpartition("|")[0]
+    return namespace
+
+
+def call_key(number: int, call: Call) -> str:
+    return f"{'' if call.ordered else BESIDE}{number}-{call.name}-{call.mark}"
+
+
+def call_at(key: str) -> tuple[int, Call]:
+    """The number and the call of a `call_key`. Raises `ValueError` for anything else."""
+    number, name, mark = key.removeprefix(TASK).split("-")
+    return int(number), Call(name, mark, not number.startswith(BESIDE))
+
+
+def call_of(name: str, mark: str) -> Call:
+    """A call as namespaces name it: short, and without a character that they are made of."""
+    return Call(_digest(name)[:8], mark[:12])
 
 
 def looks_like_question_id(key: object) -> bool:

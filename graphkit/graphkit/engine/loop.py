@@ -12,19 +12,23 @@ Invariant 6 (finished): a task with a recorded output is never started again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from graphkit.engine import effects, identity
 from graphkit.engine.crew import Crew
-from graphkit.engine.events import CheckpointSaved, Halted, StateChanged
-from graphkit.engine.prepare import Effects, Preparation, Prepared, Standing, newest, place
+from graphkit.engine.effects import Effects
+from graphkit.engine.events import CheckpointSaved, Halted, StateChanged, TaskState
+from graphkit.engine.failures import HANDLED, annotate, error_record
+from graphkit.engine.nested import locate
+from graphkit.engine.prepare import Preparation, newest, place
 from graphkit.engine.program import Program
+from graphkit.engine.refusals import explained, keepable
 from graphkit.engine.request import End, Request, hit
+from graphkit.engine.standing import Prepared, Standing
 from graphkit.engine.state import Changes, State, show, view_with, work_of
-from graphkit.engine.tasks import Task, entries_of, error_record, make_tasks, output_record, start_task
+from graphkit.engine.tasks import Task, entries_of, make_tasks, start_task
 from graphkit.errors import (
     ConcurrentUpdateError,
     GraphkitError,
@@ -32,7 +36,7 @@ from graphkit.errors import (
     LeaseLostError,
     StorageError,
 )
-from graphkit.types import Command
+from graphkit.types import Command, RunStatus
 from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import ANSWER, ERROR, Checkpoint, Commit, Opening, Pending
 
@@ -65,6 +69,8 @@ class Run:
         self.crew: Crew | None = None
         self.active = False
         self.paused = False
+        self.control = request.scope.live.control if request.drains else None
+        self.drained: str | None = None
         self.steps = 0
         self.held: list[Any] = []
         self.unsaved: list[Checkpoint] = []
@@ -76,12 +82,14 @@ class Run:
             idle = yield from self._start_when_free()
             if idle:
                 return (yield from self._idle())
-            while self.standing.tasks and not self.paused:
+            while self.standing.tasks and not self.paused and self.drained is None:
                 self._check_limit()
                 end = yield from self._superstep()
                 if end is not None:
                     return end
         except BaseException as error:
+            if self.crew is not None and self.crew.live:
+                yield effects.Cancel(list(self.crew.live))
             if self.active:
                 yield from self._give_back(error)
             raise
@@ -110,6 +118,8 @@ class Run:
 
     def _start(self) -> Generator[effects.Effect, Any, bool]:
         """Open the thread, prepare and claim it. Returns whether there is nothing to do."""
+        if self.request.called is not None:
+            self.request = yield from locate(self.request)
         request = self.request
         if request.stored:
             self.opening = yield effects.Open(
@@ -119,6 +129,8 @@ class Run:
         self.standing = prepared.standing
         if not prepared.idle:
             yield from self._enter(prepared)
+        if prepared.command is not None:
+            raise ParentCommand(*prepared.command)
         return prepared.idle
 
     def _idle(self) -> Generator[effects.Effect, Any, End]:
@@ -127,13 +139,16 @@ class Run:
         if end.asked:
             self._show_halt(end)
         elif "values" in self.request.listen:
-            self.held.append(StateChanged(values=self.standing.state.everything()))
+            self.held.append(self._state_changed())
         yield from self.flush()
         return end
 
     def _show_halt(self, end: End) -> None:
         if self.request.listen & {"updates", "values"}:
-            self.held.append(Halted(interrupts=end.interrupts, values=self._everything()))
+            event = Halted(
+                namespace=self.request.namespace, interrupts=end.interrupts, values=self._everything()
+            )
+            self.held.append(event)
 
     def _enter(self, prepared: Prepared) -> Effects:
         """Claim the thread. A new input is applied in the same commit unless a branch has to choose."""
@@ -145,23 +160,44 @@ class Run:
             checkpoints += self._advance(now, count=False)
             self.paused = self._breaks_before()
         over = not standing.tasks or self.paused
+        if self.control is not None and self.control.shared and not over:
+            over = yield from self._drains()
         yield from self._save(checkpoints, prepared.pending, at, claims=True, release=over)
-        self._announce(*checkpoints)
-        yield from self.flush()
+        if self.request.listen:
+            self._announce(*(checkpoints or self._found()))
+            yield from self.flush()
+
+    def _found(self) -> tuple[Checkpoint, ...]:
+        """The checkpoint that the run goes on from without one of its own."""
+        saved = self.opening.saved
+        at_it = saved is not None and saved.checkpoint.id == self.standing.checkpoint_id
+        return (saved.checkpoint,) if saved is not None and at_it else ()
 
     def _end(self) -> End:
         standing = self.standing
         asked = [task.questions[question.id] for task in standing.tasks for question in task.open_questions]
         left = tuple(task.name for task in standing.tasks if not task.finished)
         return End(
-            status="interrupted" if asked else "paused" if left else "completed",
+            status="interrupted" if asked else self._rest if left else "completed",
             values=show(self.program, self._view()),
             next=left,
             asked=asked,
             thread_id=self.request.thread_id,
             namespace=self.request.namespace,
             checkpoint_id=standing.checkpoint_id if self.request.stored else None,
+            drained=self.drained,
         )
+
+    @property
+    def _rest(self) -> RunStatus:
+        """Why tasks are left though none of them waits for an answer."""
+        return "paused" if self.drained is None else "drained"
+
+    def _drains(self) -> Generator[effects.Effect, Any, bool]:
+        """Whether the run has been asked to stop between supersteps. Breakpoints come first: going on from a place
+        in front of one passes it."""
+        self.drained = yield effects.DRAINING
+        return self.drained is not None
 
     def _view(self) -> Mapping[str, Any]:
         """The state, with what finished tasks of an unfinished superstep wrote."""
@@ -185,16 +221,14 @@ class Run:
         )
 
     def _give_back(self, error: BaseException) -> Effects:
-        """The run ends by an error: stop what runs, release the thread, keep what tasks have produced."""
+        """The run ends by an error: release the thread, keep what tasks have produced."""
         crew = self.crew
-        if crew is not None and crew.live:
-            yield effects.Cancel(list(crew.live))
         if isinstance(error, (LeaseLostError, StorageError)):
             return  # nothing more can be written; the claim ends with this run's token
         if isinstance(error, UnstorableError) and self.unsaved:
             yield from self._keep_what_can_be_stored()
             return
-        pending = [] if crew is None else [*self._outputs(crew, _culprits(error, crew)), *_asked(error, crew)]
+        pending = [] if crew is None else keepable(error, crew)
         at = crew.at if crew is not None else self.standing.checkpoint_id or ""
         try:
             yield from self._save((), pending, at, release=True)
@@ -221,6 +255,7 @@ class Run:
         if crew.failures:
             yield from self._fail(crew)
         if crew.for_parent is not None:
+            yield from self._leave(crew, *crew.for_parent)
             raise ParentCommand(*crew.for_parent)
         if not all(task.finished for task in standing.tasks):
             return (yield from self._halt(crew))
@@ -229,14 +264,34 @@ class Run:
         checkpoints = self._advance(now, count=ran[0].name != self.program.entry.name)
         self.paused = self._breaks_after(ran) or self._breaks_before()
         over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
+        if self.control is not None and self.control.shared and not over:
+            over = yield from self._drains()
         if self.request.stored:
-            stale = [(task.id, ERROR, "") for task in ran if task.error is not None]
+            stale = [(task.id, ERROR, key) for task in ran if task.error is not None for key in ("", HANDLED)]
             yield from self._save(checkpoints, (), crew.at, forget=stale, release=over)
         self.crew = None
         if self.request.listen:
             self._announce(*checkpoints)
             yield from self.flush()
         return None
+
+    def _leave(self, crew: Crew, command: Command[Any], node: str) -> Effects:
+        """A task commands the graph around this one, which ends: with what its tasks wrote, and with the command,
+        so that it is given again if the task around runs again."""
+        if not (self.request.stored and self.request.nested):
+            return
+        now: float = yield effects.NOW
+        (checkpoint,) = self._advance(now)
+        self.standing.tasks = []
+        checkpoint.control = {**checkpoint.control, "next": []}
+        checkpoint.work = {"command": command, "node": node}
+        try:
+            yield from self._save([checkpoint], (), crew.at, release=True)
+        except UnstorableError:
+            return  # the graph around may take what cannot be stored; the command is given here once more
+        self.crew = None
+        self._announce(checkpoint)
+        yield from self.flush()
 
     def _advance(self, now: float, count: bool = True) -> tuple[Checkpoint, ...]:
         """Apply what the tasks wrote and plan what runs next; returns the checkpoint, if anybody wants it."""
@@ -274,8 +329,11 @@ class Run:
         return (checkpoint,)
 
     def _halt(self, crew: Crew) -> Generator[effects.Effect, Any, End]:
-        """Questions are open: record everything beside the checkpoint and stop."""
-        yield from self._save((), [*self._outputs(crew), *crew.asked], crew.at, release=True)
+        """Questions are open, or a graph inside a task is to be gone on with: record everything beside the
+        checkpoint and stop."""
+        if self.control is not None and not crew.breaks:
+            yield from self._drains()
+        yield from self._save((), [*crew.outputs(), *crew.asked], crew.at, release=True)
         end = self._end()
         self._show_halt(end)
         yield from self.flush()
@@ -283,8 +341,8 @@ class Run:
 
     def _fail(self, crew: Crew) -> Effects:
         """Record what there is and raise the error of the first failed task in task-path order."""
-        pending = [*self._outputs(crew), *crew.asked]
-        pending += [error_record(task, failed.error) for task, failed in crew.failures]
+        pending = [*crew.outputs(), *crew.asked]
+        pending += [error_record(task.id, failed.error) for task, failed in crew.failures]
         forget = [(task.id, ANSWER, failed.rejected) for task, failed in crew.failures if failed.rejected]
         yield from self._save((), pending, crew.at, forget=forget, release=True)
         yield from self.flush()
@@ -294,14 +352,13 @@ class Run:
         raise failed.error
 
     def _annotate(self, error: BaseException, task: Task) -> None:
-        note = f"in node {task.name!r} of graph {self.program.name!r}, attempt {task.attempts}"
+        around = " > ".join(part.split(":")[0] for part in self.request.namespace.split("|") if part)
+        inside = f" inside {around!r}" if around else ""
+        place = f"in node {task.name!r} of graph {self.program.name!r}{inside}, attempt "
+        more = str(task.attempts)
         if self.request.stored:
-            note += f", thread {self.request.thread_id!r}, checkpoint {self.standing.checkpoint_id!r}"
-        error.add_note(note)
-
-    def _outputs(self, crew: Crew, without: Sequence[Task] = ()) -> list[Pending]:
-        channels = self.program.channels
-        return [output_record(task, channels) for task in crew.unrecorded if task not in without]
+            more += f", thread {self.request.thread_id!r}, checkpoint {self.standing.checkpoint_id!r}"
+        annotate(error, place, more)
 
     def _breaks_before(self) -> bool:
         names = self.request.before
@@ -359,55 +416,33 @@ class Run:
         except GraphkitError as error:
             self.active = not claims
             if isinstance(error, UnstorableError):
-                raise self._explain(error) from error
+                raise explained(error, self.program, self.crew, request.thread_id) from error
             raise
         self.active = not release
         if release:
             self.unsaved.clear()
 
-    def _explain(self, error: UnstorableError) -> UnstorableError:
-        """The storage's refusal with the names it cannot know: whose value it was."""
-        if error.channel is not None:
-            where = f"{self._writers(error.channel)} wrote to channel {error.channel!r}"
-        elif error.record is not None and error.record[0] == ANSWER:
-            where = f"the answer to question {error.record[1]!r}"
-        else:
-            tasks = self.crew.tasks if self.crew is not None else []
-            found = [task for task in tasks if error.task_id in (None, task.id)]
-            names = ", ".join(repr(task.name) for task in found)
-            where = f"node {names}{self._channel_at(error, found)}" if found else "the input"
-        explained = type(error)(f"thread {self.request.thread_id!r}, {where}: {error}")
-        vars(explained).update(vars(error))
-        return explained
-
-    def _channel_at(self, error: UnstorableError, tasks: Sequence[Task]) -> str:
-        """Which of a task's writes an error inside its recorded output is about."""
-        place = re.match(r"\['writes'\]\[(\d+)\]", error.path)
-        if place is None or len(tasks) != 1 or tasks[0].output is None:
-            return ""
-        stored = [key for key, _ in tasks[0].output.writes if self.program.channels[key].stored]
-        return f" wrote to channel {stored[int(place[1])]!r}"
-
-    def _writers(self, channel: str) -> str:
-        if self.crew is None:
-            return "the input"
-        names = [task.name for task in self.crew.tasks if _wrote(task, channel)]
-        return f"node {', '.join(map(repr, names))}" if names else "an earlier node"
-
     def _announce(self, *checkpoints: Checkpoint) -> None:
         listen = self.request.listen
         if "checkpoints" in listen:
             self.held.extend(map(self._saved_event, checkpoints))
-        if "values" in listen and not self._awaits_input:
-            self.held.append(StateChanged(values=self.standing.state.everything()))
+        if "values" in listen and not self._has_nothing_to_show:
+            self.held.append(self._state_changed())
         if self.paused and "updates" in listen:
-            self.held.append(Halted(interrupts=(), values=None))
+            self.held.append(Halted(namespace=self.request.namespace, interrupts=(), values=None))
+
+    def _state_changed(self) -> StateChanged:
+        return StateChanged(namespace=self.request.namespace, values=self.standing.state.everything())
 
     @property
-    def _awaits_input(self) -> bool:
-        """The input is stored and not applied yet: a branch has to choose what runs first."""
+    def _has_nothing_to_show(self) -> bool:
+        """The input is stored and not applied yet, since a branch has to choose what runs first; or the one task of
+        an entrypoint, which has no values beside what it returns, is still to run."""
         tasks = self.standing.tasks
-        return bool(tasks) and tasks[0].name == self.program.entry.name
+        return bool(tasks) and (tasks[0].name == self.program.entry.name or self._coordinates(tasks[0]))
+
+    def _coordinates(self, task: Task) -> bool:
+        return self.program.spec(task.name).coordinates
 
     def _saved_event(self, checkpoint: Checkpoint) -> CheckpointSaved:
         state, tasks = self.standing.state, self.standing.tasks
@@ -420,16 +455,28 @@ class Run:
             namespace=self.request.namespace,
             checkpoint=checkpoint,
             values=state.everything(),
-            next=tuple(task.name for task in tasks),
-            tasks=tuple((task.id, task.name) for task in tasks),
+            tasks=tuple(map(self._task_state, tasks)),
+        )
+
+    def _task_state(self, task: Task) -> TaskState:
+        spec, inside = self.program.spec(task.name), ""
+        if spec.subgraph is not None and spec.keeps is not False and self.request.stored:
+            inside = identity.below(self.request.namespace, task.name, task.id)
+            inside = identity.lasting(inside) if spec.keeps else inside
+        return TaskState(
+            id=task.id,
+            name=task.name,
+            interrupts=tuple(question for question, _ in task.questions.values()),
+            writes=None if task.output is None else tuple(task.output.writes)[: 1 if spec.result else None],
+            error=None if task.finished else task.error,
+            inside=inside,
         )
 
     def flush(self) -> Effects:
         """Show what was held back until it was durable."""
         if self.held:
             held, self.held = self.held, []
-            for event in held:
-                yield effects.Emit(event)
+            yield effects.Emit(held)
 
 
 def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
@@ -442,22 +489,3 @@ def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
     last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, changes.cleared
     last.extended = changes.extended
     return [last]
-
-
-def _wrote(task: Task, channel: str) -> bool:
-    return task.output is not None and any(key == channel for key, _ in task.output.writes)
-
-
-def _asked(error: BaseException, crew: Crew) -> list[Pending]:
-    """The questions that can be stored."""
-    refused = error.task_id if isinstance(error, UnstorableError) else None
-    return [record for record in crew.asked if record.task_id != refused]
-
-
-def _culprits(error: BaseException, crew: Crew) -> list[Task]:
-    """The tasks whose output cannot be stored; the others' must not be lost with it."""
-    if not isinstance(error, UnstorableError):
-        return []
-    if error.channel is not None:
-        return [task for task in crew.unrecorded if _wrote(task, error.channel)]
-    return [task for task in crew.unrecorded if task.id == error.task_id]

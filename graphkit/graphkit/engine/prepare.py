@@ -6,16 +6,18 @@ Everything here happens before the thread is claimed. A wrong input is an error 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from graphkit.channels import MISSING
-from graphkit.constants import END, START
+from graphkit.constants import START
 from graphkit.engine import effects, identity
-from graphkit.engine.attempt import Done, Target, Write
+from graphkit.engine.attempt import Target, Write
+from graphkit.engine.effects import Effects
+from graphkit.engine.fork import fork
+from graphkit.engine.nested import Origin
 from graphkit.engine.program import Program
-from graphkit.engine.request import Request
+from graphkit.engine.request import Position, Request
 from graphkit.engine.resume import (
     Answers,
     answers_in,
@@ -25,97 +27,25 @@ from graphkit.engine.resume import (
     route,
     unknown,
 )
-from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
-from graphkit.engine.tasks import OUTSIDE, Task, answer_record, make_tasks, restore, start_task
+from graphkit.engine.standing import (
+    Prepared,
+    Standing,
+    amend,
+    amend_record,
+    can_move,
+    command_in,
+    reopen,
+    start,
+)
+from graphkit.engine.state import Plan, State
+from graphkit.engine.tasks import answer_record, restore
+from graphkit.engine.travel import Way, way_to
 from graphkit.engine.updates import command_parts, writes_of_input
 from graphkit.engine.versions import settle
 from graphkit.errors import EmptyInputError, UnserializableStateError
-from graphkit.types import Command, Send
-from graphkit_checkpoint.records import AMEND, Checkpoint, Opening, Pending, Saved, Tip
+from graphkit.types import Command
+from graphkit_checkpoint.records import AMEND, Checkpoint, Opening, Saved, Tip
 from graphkit_checkpoint.serde import fingerprint
-
-Effects = Generator[effects.Effect, Any, Any]
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Standing:
-    """Where a run stands: at a checkpoint, with the tasks of the superstep that follows it.
-
-    `amended` is what commands from outside changed since the checkpoint; it is stored with the next one.
-    """
-
-    state: State
-    tasks: list[Task]
-    step: int
-    checkpoint_id: str | None
-    tip: Tip = field(default_factory=Tip)
-    amended: Changes = field(default_factory=Changes)
-    amends: int = 0
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Prepared:
-    """What to write with the claim, and where to go on. `arriving` is False where a breakpoint was passed
-    already; `idle` means that there is nothing to do and nothing to write."""
-
-    standing: Standing
-    checkpoints: list[Checkpoint] = field(default_factory=list)
-    pending: list[Pending] = field(default_factory=list)
-    arriving: bool = True
-    idle: bool = False
-
-
-def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -> Standing:
-    """Where a run stands at a stored checkpoint. In a fork, tasks begin anew: nothing recorded of them counts."""
-    checkpoint = saved.checkpoint
-    control, work = checkpoint.control, checkpoint.work or {}
-    state = State(program, saved.values, control)
-    at = checkpoint.id
-    pending = [record for record in saved.pending if not fork or record.kind == AMEND]
-    standing = Standing(state, [], checkpoint.step, at, saved.tip)
-    plan = plan_of(control, work)
-    for record in pending:
-        if record.kind == AMEND:
-            amend(standing, plan, record.value["writes"], record.value["targets"])
-    if checkpoint.given is not None:
-        standing.tasks = [_start(program, checkpoint.given, work, at, namespace, checkpoint.step)]
-        standing.tasks += make_tasks(
-            Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step
-        )
-    else:
-        standing.tasks = make_tasks(plan, at, namespace, checkpoint.step)
-    restore(standing.tasks, pending)
-    return standing
-
-
-def _start(
-    program: Program, given: Sequence[Write], work: Mapping[str, Any], at: str, namespace: str, step: int
-) -> Task:
-    """The task that takes in the input; it is finished unless a conditional entry has to choose."""
-    task = start_task(dict(given), at, namespace, step)
-    goto = work.get("goto")
-    if goto is not None or not program.entry.branches:
-        task.output = Done(list(given), list(goto or ()))
-        task.steered = goto is not None
-    return task
-
-
-def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iterable[Target]) -> None:
-    """Apply a command from outside to the current checkpoint: its update now, its targets in this superstep."""
-    entry = Entry("Command", None, [(key, value) for key, value in writes], ())
-    standing.amended.add(standing.state.apply([entry], advance=False))
-    standing.amends += 1
-    for target in targets:
-        if not isinstance(target, str):
-            plan.sends.append(target)
-        elif target != END and target not in plan.names:
-            plan.names.append(target)
-    plan.names.sort()
-
-
-def amend_record(key: str, writes: Iterable[Write], targets: Iterable[Target]) -> Pending:
-    value = {"writes": [[name, written] for name, written in writes], "targets": list(targets)}
-    return Pending(OUTSIDE, AMEND, key, value)
 
 
 class Preparation:
@@ -140,9 +70,18 @@ class Preparation:
     def _prepare(self) -> Effects:
         given = self.request.input
         self._check_checkpoint()
-        if self.request.nested and self.saved is not None:
+        if self.request.nested and self.saved is not None and self._is_of_this_task(self.saved):
             return self._continue_nested(self.saved)
-        blocks = response_blocks(given)
+        if self.request.origin is not None:
+            return (yield from self._begin_at(self.request.origin))
+        if self.request.task and self.saved is not None:
+            yield from self._go_back_to_way()
+        is_empty = type(given) is list and not given
+        # Where any value is an input, an empty list is one.
+        blocks = None if is_empty and self.program.takes is not None else response_blocks(given)
+        resumes = blocks is not None or (isinstance(given, Command) and given.resume is not None)
+        if self.request.inside is not None and not resumes:
+            return (yield from self._go_inside(self.request.inside))
         if blocks is not None:
             return (yield from self._resume(Answers(by_id=blocks), [], []))
         if isinstance(given, Command):
@@ -150,10 +89,9 @@ class Preparation:
         if given is None:
             return self._proceed()
         writes = writes_of_input(self.program, given)
-        mark = self._mark(writes)
-        if mark and (yield from self._was_broken_off(mark)):
+        if self.opening.abandoned and (yield from self._was_broken_off(writes)):
             return self._proceed()
-        return self._begin(writes, None, mark)
+        return self._begin(writes, None)
 
     def _check_checkpoint(self) -> None:
         wanted = self.request.checkpoint_id
@@ -162,6 +100,24 @@ class Preparation:
                 f"thread {self.request.thread_id!r} has no checkpoint {wanted!r}; "
                 f"get_state_history(config) lists the ones it has"
             )
+
+    def _is_of_this_task(self, saved: Saved) -> bool:
+        """Whether the task around a nested run has been here before; else it is a new turn of a graph that goes on
+        with the state it had."""
+        task = self.request.task
+        return not task or saved.checkpoint.control.get("task") == task
+
+    def _go_back_to_way(self) -> Effects:
+        """A graph that goes on with the state it had: with the one that the thread has behind it, which in a branch
+        is not the newest."""
+        request = self.request
+        assert self.saved is not None
+        found = yield effects.FindOnWay(request.thread_id, request.namespace, request.scope.parents[""])
+        if found != self.saved.checkpoint.id:
+            opening = Opening(None, None, False)
+            if found is not None:
+                opening = yield effects.Open(request.thread_id, request.namespace, found, False)
+            self.saved = opening.saved
 
     @property
     def _at_head(self) -> bool:
@@ -172,32 +128,28 @@ class Preparation:
 
     # A new turn
 
-    def _mark(self, writes: list[Write]) -> str:
-        """A fingerprint of an input, by which it is known again; "" for one that cannot be stored."""
-        if not self.request.stored or self.request.nested:
-            return ""
-        try:
-            return fingerprint(self._stored(writes))
-        except UnserializableStateError:
-            return ""  # the commit says so, and where it is
-
     def _stored(self, writes: list[Write]) -> list[Write]:
         return [(key, value) for key, value in writes if self.program.channels[key].stored]
 
-    def _was_broken_off(self, mark: str) -> Effects:
+    def _was_broken_off(self, writes: list[Write]) -> Effects:
         """Whether the last run was given the same input and ended without giving the thread back.
 
         Its process died, or its storage failed: then the same call again goes on (SEMANTICS 10).
         """
         saved = self.saved
-        if saved is None or not self.opening.abandoned or self.request.checkpoint_id:
+        if saved is None or self.request.checkpoint_id or self.request.nested:
             return False
         if not reopen(self.program, saved, self.request.namespace).tasks:
             return False
         found: Checkpoint | None = yield effects.FindInput(self.request.thread_id)
-        return found is not None and found.control.get("input") == mark
+        if found is None or found.given is None:
+            return False
+        try:
+            return fingerprint(list(found.given)) == fingerprint(self._stored(writes))
+        except UnserializableStateError:
+            return False  # the commit says so, and where it is
 
-    def _begin(self, writes: list[Write], goto: list[Target] | None, mark: str = "") -> Prepared:
+    def _begin(self, writes: list[Write], goto: list[Target] | None) -> Prepared:
         """Two checkpoints: the input as given, and the state with it applied."""
         saved, request = self.saved, self.request
         parent = saved.checkpoint.id if saved else None
@@ -209,12 +161,14 @@ class Preparation:
             if record.kind == AMEND:  # an update that was to be stored with the next checkpoint: this one
                 amend(standing, Plan(), record.value["writes"], ())
         prepared = Prepared(standing)
-        control = {"next": [START], "ran": [], **({"input": mark} if mark else {})}
+        control: dict[str, Any] = {"next": [START], "ran": []}
+        if request.task:
+            control["task"] = state.task = request.task
         given = self._stored(writes)
         prepared.checkpoints.append(
             Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work, given=given)
         )
-        standing.tasks = [_start(self.program, writes, work, "", request.namespace, step)]
+        standing.tasks = [start(self.program, writes, work, "", request.namespace, step)]
         return prepared
 
     # Going on
@@ -226,45 +180,48 @@ class Preparation:
                 f"thread {self.request.thread_id!r} has no history to go on from; give it an input"
             )
         if not self._at_head:
-            return self._fork(saved)
+            return fork(self.program, self.request, saved)
         standing = reopen(self.program, saved, self.request.namespace)
         return Prepared(standing, arriving=False, idle=not can_move(standing))
 
-    def _fork(self, saved: Saved) -> Prepared:
-        """A copy of the checkpoint, with what commands from outside changed beside it and nothing else."""
-        old = saved.checkpoint
-        standing = reopen(self.program, saved, self.request.namespace, fork=True)
-        changes, standing.amended = standing.amended, Changes()
-        names = [task.name for task in standing.tasks if task.arg is MISSING or task.name == START]
-        sends = [Send(task.name, task.arg) for task in standing.tasks if task.path[0] == "push"]
-        work = {**(old.work or {}), "sends": sends} if sends else old.work
-        copy = Checkpoint(
-            "",
-            old.id,
-            old.step + 1,
-            "fork",
-            0.0,
-            self.request.metadata,
-            {**old.control, "next": names},
-            work,
-            changes.changed,
-            changes.cleared,
-            old.given,
-            changes.extended,
-        )
-        return Prepared(standing, [copy], arriving=False)
+    def _go_inside(self, place: Position) -> Effects:
+        """Go on at a checkpoint of a nested graph: in place if the thread stands there, else in a fork that leads
+        to it."""
+        way: Way = yield from way_to(place)
+        if self.request.input is not None:
+            raise ValueError(
+                f"namespace {place.namespace!r} is that of a nested graph, which takes no input and no command from "
+                f"outside: run with None to go on there, after update_state if something is to be changed, or "
+                f"without checkpoint_ns for a turn of the whole graph"
+            )
+        if way.standing and way.at_head:
+            return self._proceed()
+        opening: Opening = yield effects.Open(place.thread_id, *way.stops[0], False)
+        if opening.saved is None:
+            raise _gone(place.thread_id, *way.stops[0])
+        self.saved = opening.saved
+        return fork(self.program, self.request, self.saved, way.stops[1:])
+
+    def _begin_at(self, origin: Origin) -> Effects:
+        """Begin where another run of this graph stood: the task around it is a fork of the one around that run."""
+        thread_id = self.request.thread_id
+        opening: Opening = yield effects.Open(thread_id, origin.namespace, origin.checkpoint_id, False)
+        if opening.saved is None:
+            raise _gone(thread_id, origin.namespace, origin.checkpoint_id)
+        self.saved = opening.saved
+        return fork(self.program, self.request, self.saved, origin.inside, origin.namespace)
 
     def _continue_nested(self, saved: Saved) -> Prepared:
         """The task around this graph runs again: go on where the graph stopped, with the answers that came."""
         standing = reopen(self.program, saved, self.request.namespace)
-        prepared = Prepared(standing, arriving=False)
+        prepared = Prepared(standing, arriving=False, command=command_in(saved))
         for task in standing.tasks:
             for question in task.open_questions:
                 answer = self.request.answers.get(question.id)
                 if answer is not None:
                     record = answer_record(task.id, question.id, answer.value, answer.fingerprint)
                     prepared.pending.append(record)
-                    task.answers[question.id] = answer
+                    task.answers[question.id] = replace(answer, taken=False)
         prepared.idle = not can_move(standing)
         return prepared
 
@@ -282,7 +239,7 @@ class Preparation:
             return self._begin(writes, targets or None)
         if not self._at_head:
             saved.pending.append(amend_record("~", writes, targets))
-            return self._fork(saved)
+            return fork(self.program, self.request, saved)
         standing = reopen(self.program, saved, self.request.namespace)
         if not standing.tasks:
             return self._begin(writes, targets)
@@ -372,10 +329,11 @@ class Preparation:
         return can_move(standing) and (here or self.opening.abandoned)
 
 
-def can_move(standing: Standing) -> bool:
-    """Whether anything would happen: a task can run, or all have finished and wait to be applied."""
-    tasks = standing.tasks
-    return bool(tasks) and (any(task.runnable for task in tasks) or all(task.finished for task in tasks))
+def _gone(thread_id: str, namespace: str, checkpoint_id: str | None) -> ValueError:
+    return ValueError(
+        f"checkpoint {checkpoint_id!r} in namespace {namespace!r} of thread {thread_id!r}, which is on the way, is not "
+        f"stored: it was pruned, or its run wrote only at its end (durability='exit')"
+    )
 
 
 def newest(opening: Opening, request: Request) -> str | None:

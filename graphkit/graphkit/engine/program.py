@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphkit.channels import BaseChannel
 from graphkit.errors import GraphVersionError
-from graphkit.types import CachePolicy, RetryPolicy
+from graphkit.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
+UNNAMED = "graph"
+"""The name of a graph that was compiled without one."""
 ROOT = "__root__"
 """The one channel of a graph whose state is a single value and no mapping."""
 
@@ -46,7 +48,8 @@ class Shape:
 
     def of(self, view: Mapping[str, Any], steps_left: int = 0) -> Any:
         if self.is_root:
-            return view.get(ROOT)
+            assert self.keys is not None
+            return view.get(self.keys[0])
         values = dict(view) if self.keys is None else {key: view[key] for key in self.keys if key in view}
         for key, compute in self.managed.items():
             values[key] = compute(steps_left)
@@ -80,9 +83,19 @@ class Branch:
     path_map: Mapping[Any, str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Caching:
+    """A node's cache policy, and the namespace of its results: no other function has it."""
+
+    namespace: tuple[str, ...]
+    policy: CachePolicy
+
+
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class NodeSpec:
-    """One node. `successors` run after it, `joins` (indexes) wait for it, `branches` choose."""
+    """One node. `successors` run after it, `joins` (indexes) wait for it, `branches` choose. `subgraph` is the
+    graph that it is, if it is one. `result` makes writes of what it returns, where that is no update:
+    the first is all that is shown of it. A node that `coordinates` does little but call tasks and wait for them."""
 
     name: str
     callee: Callee
@@ -91,11 +104,16 @@ class NodeSpec:
     joins: tuple[int, ...] = ()
     branches: tuple[Branch, ...] = ()
     retry: tuple[RetryPolicy, ...] = ()
-    cache: CachePolicy | None = None
-    timeout: float | None = None
+    cache: Caching | None = None
+    timeout: TimeoutPolicy | None = None
     handler: Callee | None = None
     defer: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    subgraph: Program | None = None
+    keeps: bool | None = None
+    """What the subgraph keeps: True for its state, False for nothing, None for the state of one task."""
+    result: Callable[[Any], list[tuple[str, Any]]] | None = None
+    coordinates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +126,11 @@ class Join:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Program:
-    """Everything the engine knows of a graph. Read only: shared by all runs."""
+    """Everything the engine knows of a graph. Read only: shared by all runs.
+
+    `takes` and `gives` name the channels that are the whole input and the whole output, where those are no
+    mappings of channel names.
+    """
 
     name: str
     channels: Mapping[str, BaseChannel[Any]]
@@ -122,6 +144,12 @@ class Program:
     unchecked_matching: bool = False
     on_version_change: Any = "raise"
     described: Mapping[str, Any] | None = None
+    takes: str | None = None
+    gives: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.is_root:
+            self.takes = self.gives = ROOT
 
     def spec(self, name: str) -> NodeSpec:
         """The node of this name; the entry for the task that takes in the input."""
@@ -137,5 +165,20 @@ class Program:
             ) from None
 
     @property
+    def called(self) -> str:
+        """What tells this graph from others that a node calls: its name, or its nodes if it was not given one."""
+        return self.name if self.name != UNNAMED else ",".join(sorted(self.nodes))
+
+    @property
     def is_root(self) -> bool:
         return ROOT in self.channels
+
+
+def cache_namespaces(program: Program, names: Container[str]) -> Iterator[tuple[str, ...]]:
+    """Where the results of the nodes of these names are cached, with all those of the graphs that they are."""
+    for node in program.nodes.values():
+        if node.name in names:
+            if node.cache is not None:
+                yield node.cache.namespace
+            if node.subgraph is not None:
+                yield from cache_namespaces(node.subgraph, node.subgraph.nodes)

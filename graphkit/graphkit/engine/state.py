@@ -71,7 +71,7 @@ class Changes:
 class State:
     """Channels and control of one run. Not shared: every run has its own."""
 
-    __slots__ = ("channels", "deferred", "joins", "program", "transient", "view")
+    __slots__ = ("channels", "deferred", "joins", "program", "task", "transient", "view")
 
     def __init__(
         self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None
@@ -86,6 +86,9 @@ class State:
         for key, channel in self.channels.items():
             self._look(key, channel)
         control = control or {}
+        self.task: str = control.get(
+            "task", ""
+        )  # that a graph which keeps its state from task to task runs in
         self.deferred: list[str] = list(control.get("deferred", ()))
         self.joins: dict[str, NamedBarrierValue] = {}
         for key, seen in control.get("joins", {}).items():
@@ -180,6 +183,16 @@ class State:
         if barrier.is_available():
             names.add(join.target)
 
+    def joins_of(self, name: str) -> tuple[str, ...]:
+        """The joins that are complete for a node that runs next."""
+        if not self.joins:
+            return ()
+        return tuple(
+            f"join:{key}"
+            for key, barrier in self.joins.items()
+            if key.endswith(f":{name}") and barrier.is_available()
+        )
+
     def _start_joins_anew(self, ran: set[str]) -> None:
         """A join is complete until its target has run, so that an edit before that does not open it again."""
         for join in self.program.joins:
@@ -215,6 +228,8 @@ class State:
             control["joins"] = {key: sorted(barrier.seen) for key, barrier in self.joins.items()}
         if self.deferred:
             control["deferred"] = self.deferred
+        if self.task:
+            control["task"] = self.task
         return control
 
     def everything(self) -> Any:
@@ -270,8 +285,8 @@ def view_with(state: State, entries: Sequence[Entry]) -> Mapping[str, Any]:
 
 def show(program: Program, view: Mapping[str, Any], narrow: bool = True) -> Any:
     """The values of a view in the order of the schema: those of the output, or all if not `narrow`."""
-    if program.is_root:
-        return next(iter(view.values()), None)
+    if program.gives is not None:
+        return view.get(program.gives)
     keys = program.output.keys if narrow and program.output.keys is not None else program.channels
     return {key: view[key] for key in keys if key in view}
 

@@ -7,18 +7,18 @@ else asks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphkit.channels import MISSING
 from graphkit.constants import START
-from graphkit.engine.attempt import Answer, Asked, Done, Place, Target, Write
+from graphkit.engine.attempt import Answer, Asked, Done, Past, Place, Target, Write
+from graphkit.engine.failures import HANDLED, Failure, failure_of
 from graphkit.engine.program import Program
 from graphkit.engine.state import Entry, Plan
-from graphkit.types import Interrupt
-from graphkit_checkpoint.records import ANSWER, ERROR, OUTPUT, QUESTION, Pending
+from graphkit.types import Interrupt, TimeoutPolicy
+from graphkit_checkpoint.records import ANSWER, ERROR, OUTPUT, QUESTION, Pending, order_of
 
-LONGEST_TEXT = 800
-"""Characters that are kept of an exception's text; the exception itself is raised as it is."""
 OUTSIDE = ""
 """The task id of records that come from outside the graph (`Command(update, goto)`)."""
 
@@ -32,25 +32,38 @@ class Task:
         "arg",
         "attempts",
         "error",
+        "failure",
         "name",
         "output",
+        "past",
         "path",
         "place",
         "questions",
         "steered",
+        "timeout",
     )
 
-    def __init__(self, name: str, path: tuple[str | int, ...], place: Place, arg: Any = MISSING) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: tuple[str | int, ...],
+        place: Place,
+        arg: Any = MISSING,
+        timeout: TimeoutPolicy | None = None,
+    ) -> None:
         self.name = name
         self.path = path
         self.place = place
         self.arg = arg
+        self.timeout = timeout
         self._id = ""
         self.attempts = 0
         self.output: Done | None = None
         self.questions: dict[str, tuple[Interrupt, str]] = {}
         self.answers: dict[str, Answer] = {}
         self.error: str | None = None
+        self.failure: Failure | None = None  # of the last attempt, which an error handler is to answer for
+        self.past: Past | None = None
         self.steered = False  # a command says where to go, so the node's own edges do not count
 
     @property
@@ -70,14 +83,26 @@ class Task:
 
     @property
     def open_questions(self) -> list[Interrupt]:
-        """What the task waits for, named questions after unnamed ones in the order they were asked."""
+        """What the task waits for, in the order in which it was asked."""
         if self.finished:
             return []
         return [interrupt for asked, (interrupt, _) in self.questions.items() if asked not in self.answers]
 
     @property
     def runnable(self) -> bool:
-        return self.output is None and not (self.questions and self.open_questions)
+        """Whether the task has something to do: it waits for no answer, or has one for a graph inside it."""
+        if self.output is not None:
+            return False
+        return not self.questions or not self.open_questions or any(map(self.has_for_inside, self.answers))
+
+    def has_for_inside(self, question: str) -> bool:
+        """Whether an answer lets a nested graph go on, whatever else the task waits for."""
+        asked = self.questions.get(question)
+        return (
+            asked is not None
+            and asked[0].namespace != self.place.namespace
+            and not self.answers[question].taken
+        )
 
 
 def make_tasks(plan: Plan, checkpoint_id: str, namespace: str, step: int) -> list[Task]:
@@ -88,7 +113,8 @@ def make_tasks(plan: Plan, checkpoint_id: str, namespace: str, step: int) -> lis
         tasks.append(Task(name, path, Place(checkpoint_id, namespace, step, path)))
     for index, send in enumerate(plan.sends):
         path = ("push", index)
-        tasks.append(Task(send.node, path, Place(checkpoint_id, namespace, step, path), send.arg))
+        timeout = TimeoutPolicy.coerce(send.timeout)
+        tasks.append(Task(send.node, path, Place(checkpoint_id, namespace, step, path), send.arg, timeout))
     return tasks
 
 
@@ -100,22 +126,17 @@ def start_task(writes: Any, checkpoint_id: str, namespace: str, step: int) -> Ta
 def restore(tasks: Sequence[Task], pending: Iterable[Pending]) -> None:
     """Give tasks what is recorded of them."""
     by_id = {task.id: task for task in tasks} if pending else {}
-    records = sorted(pending, key=lambda record: _RANK.get(record.kind, 0))
-    for record in records:
+    for record in sorted(pending, key=_rank):
         task = by_id.get(record.task_id)
         if task is not None:
             _restore(task, record)
-    for task in tasks:
-        if len(task.questions) > 1:
-            ordered = sorted(task.questions.items(), key=lambda item: _question_order(item[1][0]))
-            task.questions = dict(ordered)
 
 
-_RANK = {QUESTION: 1, ANSWER: 2}
-
-
-def _question_order(question: Interrupt) -> tuple[str, bool, int, str]:
-    return (question.namespace, question.index is None, question.index or 0, question.name or "")
+def _rank(record: Pending) -> tuple[int, int]:
+    """Answers after questions, and those in the order in which they were asked."""
+    if record.kind == QUESTION:
+        return 1, order_of(record.value)
+    return (2 if record.kind == ANSWER else 0), 0
 
 
 def _restore(task: Task, record: Pending) -> None:
@@ -126,7 +147,11 @@ def _restore(task: Task, record: Pending) -> None:
     elif record.kind == ANSWER:
         asked = task.questions.get(record.key)
         shown = asked[0].value if asked else None
-        task.answers[record.key] = Answer(record.value["value"], record.value["fingerprint"], shown)
+        given = record.value
+        task.answers[record.key] = Answer(given["value"], given["fingerprint"], shown, "taken" in given)
+    elif record.kind == ERROR and record.key == HANDLED:
+        task.failure = failure_of(record.value)
+        task.error = task.error or record.value["text"]
     elif record.kind == ERROR:
         task.error = record.value["text"]
 
@@ -144,9 +169,17 @@ def output_of(value: Mapping[str, Any]) -> Done:
     return Done(writes, targets)
 
 
-def question_records(task: Task, asked: Asked) -> list[Pending]:
+def ask(task: Task, asked: Asked) -> list[Pending]:
+    """Note what the task asks, now; returns the records of it. Answers that a graph inside the task has gone on
+    with, and still asks, are marked as taken."""
     records = []
-    for question, mark in asked.questions:
+    for answered in filter(task.has_for_inside, task.answers):
+        answer = task.answers[answered] = replace(task.answers[answered], taken=True)
+        records.append(answer_record(task.id, answered, answer.value, answer.fingerprint, taken=True))
+    for question, _ in asked.questions:
+        task.questions.pop(question.id, None)
+    for order, (question, mark) in enumerate(asked.questions, len(task.questions)):
+        task.questions[question.id] = question, mark
         value = {
             "value": question.value,
             "id": question.id,
@@ -156,6 +189,7 @@ def question_records(task: Task, asked: Asked) -> list[Pending]:
             "namespace": question.namespace,
             "response_schema": question.response_schema,
             "fingerprint": mark,
+            "order": order,
         }
         records.append(Pending(task.id, QUESTION, question.id, value))
     return records
@@ -164,22 +198,13 @@ def question_records(task: Task, asked: Asked) -> list[Pending]:
 def question_of(value: Mapping[str, Any]) -> tuple[Interrupt, str]:
     fields = dict(value)
     mark = fields.pop("fingerprint")
+    fields.pop("order", None)  # of records that an earlier version made there is none
     return Interrupt(**fields), mark
 
 
-def answer_record(task_id: str, question: str, value: Any, mark: str) -> Pending:
-    return Pending(task_id, ANSWER, question, {"value": value, "fingerprint": mark})
-
-
-def error_record(task: Task, error: BaseException) -> Pending:
-    text = printable(repr(error))
-    if len(text) > LONGEST_TEXT:
-        text = f"{text[:LONGEST_TEXT]}…"
-    return Pending(task.id, ERROR, "", {"type": type(error).__name__, "text": text})
-
-
-def printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+def answer_record(task_id: str, question: str, value: Any, mark: str, *, taken: bool = False) -> Pending:
+    given = {"value": value, "fingerprint": mark}
+    return Pending(task_id, ANSWER, question, {**given, "taken": True} if taken else given)
 
 
 def entries_of(tasks: Iterable[Task], program: Program) -> list[Entry]:

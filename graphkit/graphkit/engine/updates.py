@@ -150,8 +150,8 @@ def checked_targets(goto: Any, node: str, nodes: frozenset[str]) -> list[Target]
 
 def writes_of_input(program: Program, given: Any) -> list[Write]:
     """The writes of a graph's input."""
-    if program.is_root:
-        return [(ROOT, given)]
+    if program.takes is not None:
+        return [(program.takes, given)]
     pairs = given.items() if isinstance(given, Mapping) else attribute_pairs(given)
     if pairs is None:
         raise InvalidUpdateError(

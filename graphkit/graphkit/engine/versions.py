@@ -87,7 +87,7 @@ def _state_problems(
     keys = set(saved.values) - {GRAPH}
     if tasks is not None:
         for record in saved.pending:
-            if record.kind == OUTPUT:
+            if record.kind == OUTPUT and "call" not in record.value:
                 keys.update(key for key, _ in record.value["writes"])
     for key in sorted(keys):
         yield from _channel_problems(program, before, shape, key, saved.values.get(key, MISSING))

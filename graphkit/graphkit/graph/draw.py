@@ -1,173 +1,356 @@
-"""Drawing: a graph, described by names alone, as Mermaid text or as a networkx graph.
+"""Drawing: a graph, described by names alone, as text, as a picture or as a networkx graph.
 
 The description says nothing of how a graph runs, so that anything can be drawn that can be described. Nodes
-and edges are drawn in the order in which they are given: equal descriptions give equal text.
+and edges are drawn in the order in which they are given: equal descriptions give equal drawings, and nothing
+is asked of the network.
 
-Mermaid reads some characters and some words as syntax, and labels as Markdown. So a name becomes an
-identifier of ASCII letters, digits and underscores, made unique, and is shown through its label; in labels,
-whatever could mean something is written as an entity code (`#35;`). START and END are shown without their
-underscores, which would make them bold. An id with colons belongs to a nested graph: `"research:search"` is
-drawn in a box "research". (No node's name has a colon.)
+An id with colons belongs to a nested graph: `"research:search"` is drawn in a box "research". (No node's name
+has a colon.)
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
-
-from graphkit.constants import END, START
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from networkx import MultiDiGraph
 
-__all__ = ["Direction", "DrawEdge", "DrawNode", "DrawableGraph"]
+    from graphkit.types import StateSnapshot
+
+__all__ = ["CurveStyle", "Direction", "DrawEdge", "DrawNode", "DrawableGraph", "Labels", "Look", "NodeStyles"]
 
 Direction = Literal["TD", "TB", "BT", "LR", "RL"]
+Look = Literal["default", "first", "last", "next", "question"]
+Labels = Mapping[Literal["nodes", "edges"], Mapping[str, str]]
+"""Other texts for a picture: `nodes` by id, `edges` by the label they have."""
 
-# words that Mermaid's flowchart grammar takes for itself
-_WORDS = frozenset(
-    {"_blank", "_parent", "_self", "_top", "accDescr", "accTitle", "call", "class", "classDef", "click"}
-    | {"default", "direction", "end", "flowchart", "graph", "href", "interpolate", "linkStyle", "style"}
-    | {"subgraph"}
-)
-# all but letters, digits, harmless signs, and the _ and - inside a word
-_UNSAFE = re.compile(r"[^\w ,:=?!'-]|(?<![^\W_])[_-]|[_-](?![^\W_])")
+LONGEST_NOTE = 60
+MOST_QUESTIONS = 3
+"""Questions shown at one node: a fan-out may ask thousands."""
+
+
+class CurveStyle(Enum):
+    """How Mermaid bends an edge."""
+
+    BASIS = "basis"
+    BUMP_X = "bumpX"
+    BUMP_Y = "bumpY"
+    CARDINAL = "cardinal"
+    CATMULL_ROM = "catmullRom"
+    LINEAR = "linear"
+    MONOTONE_X = "monotoneX"
+    MONOTONE_Y = "monotoneY"
+    NATURAL = "natural"
+    STEP = "step"
+    STEP_AFTER = "stepAfter"
+    STEP_BEFORE = "stepBefore"
 
 
 @dataclass(frozen=True, slots=True)
-class DrawNode:
-    """A node to draw: `id` is unique in the drawing, `name` is what is shown."""
+class NodeStyles:
+    """Looks of nodes, in CSS as Mermaid reads it; pictures take `fill`, `stroke` and `stroke-width` from it.
+
+    `next` is where a thread stands, `question` where it waits for an answer (`DrawableGraph.marked`).
+    """
+
+    default: str = "fill:#f2f0ff,line-height:1.2"
+    first: str = "fill-opacity:0"
+    last: str = "fill:#bfb6fc"
+    next: str = "fill:#fff3bf,stroke:#f08c00,stroke-width:2px"
+    question: str = "fill:#ffe3e3,stroke:#e03131,stroke-width:2px"
+
+
+class DrawNode(NamedTuple):
+    """A node to draw: `id` is unique in the drawing, `name` is shown, `data` is what the node does."""
 
     id: str
     name: str
+    data: Any = None
     metadata: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DrawEdge:
+class DrawEdge(NamedTuple):
     """An edge between two node ids; a `conditional` one may be taken, and says when by its `label`."""
 
     source: str
     target: str
-    conditional: bool = False
     label: str | None = None
+    conditional: bool = False
+
+    @property
+    def data(self) -> str | None:
+        """The `label`, by the name that LangGraph gives it."""
+        return self.label
 
 
 @dataclass(frozen=True, slots=True)
 class DrawableGraph:
-    """A graph to draw: `nodes` by id, `edges` between them, and the ids at which runs pause."""
+    """A graph to draw: `nodes` by id, `edges` between them, and the ids at which runs pause.
+
+    `boxes` are the nodes in whose place nested graphs are drawn; they may be paused at and marked, too.
+    `next` and `questions` (texts by id) say where a thread stands; `marked` sets them.
+    """
 
     nodes: dict[str, DrawNode]
     edges: list[DrawEdge] = field(default_factory=lambda: list[DrawEdge]())
     interrupt_before: frozenset[str] = frozenset()
     interrupt_after: frozenset[str] = frozenset()
+    boxes: dict[str, DrawNode] = field(default_factory=lambda: dict[str, DrawNode]())
+    next: frozenset[str] = frozenset()
+    questions: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict[str, tuple[str, ...]]())
 
-    def draw_mermaid(self, *, direction: Direction = "TD") -> str:
-        """The graph as a Mermaid flowchart, ending in a newline.
+    # Looking
 
-        Conditional edges are dotted; metadata and breakpoints stand below a node's name. `direction` is
-        "TD" (or "TB"), "BT", "LR" or "RL"; anything else is a `ValueError`, as is an edge to an id that
-        is no node.
-        """
-        if direction not in get_args(Direction):
-            raise ValueError(f"direction is one of {', '.join(get_args(Direction))}, not {direction!r}")
-        ids = self._mermaid_ids()
-        lines = [f"graph {direction}", *self._mermaid_nodes(ids), *self._mermaid_edges(ids)]
-        return "\n".join(lines) + "\n"
+    def first_node(self) -> DrawNode | None:
+        """The one node that no edge leads to; None if there is none or several."""
+        return _only(self.nodes, {edge.target for edge in self.edges})
 
-    def to_networkx(self) -> MultiDiGraph[str]:
-        """The graph as a `networkx.MultiDiGraph` over the node ids.
+    def last_node(self) -> DrawNode | None:
+        """The one node that no edge leaves; None if there is none or several."""
+        return _only(self.nodes, {edge.source for edge in self.edges})
 
-        Nodes carry `name`, `metadata`, `interrupt_before` and `interrupt_after`; edges `conditional` and
-        `label`. An edge to an id that is no node is a `ValueError`.
-        """
-        from networkx import MultiDiGraph  # 400 ms to import
+    def notes(self, node_id: str) -> list[str]:
+        """What is shown below the name of a node or box: metadata, breakpoints, position and questions."""
+        node = self.nodes.get(node_id) or self.boxes.get(node_id)
+        metadata = (node.metadata if node is not None else None) or {}
+        notes = [shortened(f"{key} = {_plain(value)}") for key, value in metadata.items()]
+        notes += ["interrupt before"] if node_id in self.interrupt_before else []
+        notes += ["interrupt after"] if node_id in self.interrupt_after else []
+        asked = self.questions.get(node_id, ())
+        notes += ["next"] if node_id in self.next and not asked else []
+        notes += [f"? {question}" for question in asked[:MOST_QUESTIONS]]
+        more = len(asked) - MOST_QUESTIONS
+        return [*notes, f"? and {more} more"] if more > 0 else notes
 
-        graph: MultiDiGraph[str] = MultiDiGraph()
-        for node_id, node in self.nodes.items():
-            graph.add_node(
-                node_id,
-                name=node.name,
-                metadata=node.metadata,
-                interrupt_before=node_id in self.interrupt_before,
-                interrupt_after=node_id in self.interrupt_after,
-            )
-        for edge in self._checked_edges():
-            graph.add_edge(edge.source, edge.target, conditional=edge.conditional, label=edge.label)
-        return graph
+    def looks(self) -> dict[str, Look]:
+        """Which of the `NodeStyles` each node and box has, by id; boxes first."""
+        looks: dict[str, Look] = dict.fromkeys((*(box.id for box in self.nesting()), *self.nodes), "default")
+        if first := self.first_node():
+            looks[first.id] = "first"
+        if last := self.last_node():
+            looks[last.id] = "last"
+        looks |= {key: "next" for key in looks if key in self.next}
+        return looks | {key: "question" for key in looks if self.questions.get(key)}
 
-    def _checked_edges(self) -> Iterator[DrawEdge]:
+    def nesting(self) -> list[DrawNode]:
+        """The boxes of the nested graphs, each after the one around it."""
+        ids: dict[str, None] = {}
+        for node_id in self.nodes:
+            parts = node_id.split(":")[:-1]
+            ids.update(dict.fromkeys(":".join(parts[: depth + 1]) for depth in range(len(parts))))
+        return [self.boxes.get(box) or DrawNode(box, box.rpartition(":")[2]) for box in ids]
+
+    def checked_edges(self) -> Iterator[DrawEdge]:
+        """The edges; one that leads from or to an id that is no node is a `ValueError`."""
         for edge in self.edges:
             for end in (edge.source, edge.target):
                 if end not in self.nodes:
                     raise ValueError(f"the edge {edge.source!r} -> {edge.target!r} needs a node {end!r}")
             yield edge
 
-    def _boxes(self) -> list[str]:
-        """The nested graphs, each after the one around it."""
-        boxes: dict[str, None] = {}
-        for node_id in self.nodes:
-            parts = node_id.split(":")[:-1]
-            boxes.update(dict.fromkeys(":".join(parts[: depth + 1]) for depth in range(len(parts))))
-        return list(boxes)
+    def marked(self, snapshot: StateSnapshot) -> DrawableGraph:
+        """The same drawing with a thread's position and open questions in it, in every form it is drawn in.
 
-    def _mermaid_ids(self) -> dict[str, str]:
-        """The Mermaid identifier of every node id and, under its id and a colon, of every box."""
-        taken = set(_WORDS)
-        ids: dict[str, str] = {}
-        for name in (*self.nodes, *(f"{box}:" for box in self._boxes())):
-            plain = re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", name, flags=re.ASCII) or "_"
-            while plain in taken:
-                plain += "_"
-            taken.add(plain)
-            ids[name] = plain
-        return ids
+        `snapshot` is what `get_state` said; a question, and with `get_state(..., subgraphs=True)` every
+        position, is marked inside the nested graph, else at the innermost box or node that is drawn.
+        """
+        from graphkit.graph.drawing.marking import position
 
-    def _mermaid_nodes(
-        self, ids: dict[str, str], box: str | None = None, indent: str = "    "
-    ) -> Iterator[str]:
-        """The nodes directly in `box` (None is the graph itself), then the boxes in it."""
-        for node_id in self.nodes:
-            if _box(node_id) == box:
-                yield f"{indent}{ids[node_id]}{self._mermaid_shape(node_id)}"
-        for inner in self._boxes():
-            if _box(inner) == box:
-                yield f'{indent}subgraph {ids[f"{inner}:"]}["{_label(inner.rpartition(":")[2])}"]'
-                yield from self._mermaid_nodes(ids, inner, indent + "    ")
-                yield f"{indent}end"
+        standing, asked = position(self, snapshot)
+        return replace(self, next=standing, questions=asked)
 
-    def _mermaid_shape(self, node_id: str) -> str:
-        node = self.nodes[node_id]
-        if node.name in (START, END):
-            return f'(["{node.name.strip("_")}"])'
-        notes = [f"{key} = {value}" for key, value in (node.metadata or {}).items()]
-        notes += ["interrupt before"] if node_id in self.interrupt_before else []
-        notes += ["interrupt after"] if node_id in self.interrupt_after else []
-        small = f"<br/><small>{'<br/>'.join(map(_escaped, notes))}</small>" if notes else ""
-        return f'["{_label(node.name)}{small}"]'
+    # Text
 
-    def _mermaid_edges(self, ids: dict[str, str]) -> Iterator[str]:
-        for edge in self._checked_edges():
-            yield f"    {ids[edge.source]} {_arrow(edge)} {ids[edge.target]}"
+    def draw_mermaid(
+        self,
+        *,
+        with_styles: bool = True,
+        curve_style: CurveStyle | str = CurveStyle.LINEAR,
+        node_colors: NodeStyles | None = None,
+        wrap_label_n_words: int = 9,
+        frontmatter_config: Mapping[str, Any] | None = None,
+        direction: Direction = "TD",
+    ) -> str:
+        """The graph as a Mermaid flowchart, ending in a newline.
+
+        Conditional edges are dotted; notes stand below a node's name. `with_styles=False` leaves out colours
+        and configuration. Edge labels are broken after `wrap_label_n_words` words. `frontmatter_config` is
+        put at the top, with the curve in it. `direction` is "TD" (or "TB"), "BT", "LR" or "RL". A `ValueError`
+        if one of these is unknown, or an edge leads to an id that is no node.
+        """
+        from graphkit.graph.drawing.mermaid import flowchart
+
+        if direction not in get_args(Direction):
+            raise ValueError(f"direction is one of {', '.join(get_args(Direction))}, not {direction!r}")
+        return flowchart(
+            self,
+            direction=direction,
+            config=_frontmatter(curve_style, frontmatter_config) if with_styles else None,
+            styles=_styles(node_colors) if with_styles else None,
+            words=_at_least_one(wrap_label_n_words),
+        )
+
+    def draw_ascii(self) -> str:
+        """The graph as lines of text, from top to bottom, without a newline at the end.
+
+        Plain edges are drawn with `|` and `-`, conditional ones with `:` and `.`; a line that crosses another
+        one is broken at it. What `marked` marks has a frame of `#`. Only names and labels may bring signs
+        beyond ASCII.
+        """
+        from graphkit.graph.drawing.ascii import text
+
+        return text(self)
+
+    def print_ascii(self) -> None:
+        """Print what `draw_ascii` returns."""
+        print(self.draw_ascii())
+
+    # Pictures
+
+    def draw_png(
+        self,
+        output_file_path: str | PathLike[str] | None = None,
+        fontname: str | None = None,
+        labels: Labels | None = None,
+    ) -> bytes:
+        """The graph as a PNG picture, drawn on this machine; written to `output_file_path` too if it is given.
+
+        Graphviz draws it if pydot and the program `dot` are there, else matplotlib: `pip install
+        "graphkit-engine[draw]"`. `ImportError` if neither is there. `labels` replace names and edge labels.
+        """
+        return self._picture("png", output_file_path, fontname, labels)
+
+    def draw_svg(
+        self,
+        output_file_path: str | PathLike[str] | None = None,
+        fontname: str | None = None,
+        labels: Labels | None = None,
+    ) -> bytes:
+        """The graph as an SVG picture in UTF-8, its text as text; otherwise like `draw_png`."""
+        return self._picture("svg", output_file_path, fontname, labels)
+
+    def draw_mermaid_png(
+        self,
+        *,
+        curve_style: CurveStyle | str = CurveStyle.LINEAR,
+        node_colors: NodeStyles | None = None,
+        wrap_label_n_words: int = 9,
+        output_file_path: str | PathLike[str] | None = None,
+        draw_method: Any = None,
+        background_color: str | None = "white",
+        padding: int = 10,
+        max_retries: int = 1,
+        retry_delay: float = 1.0,
+        frontmatter_config: Mapping[str, Any] | None = None,
+        base_url: str | None = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """`draw_png` with LangGraph's options.
+
+        Nothing is sent to a Mermaid server, so what configures one or Mermaid itself changes nothing:
+        `curve_style`, `draw_method`, `max_retries`, `retry_delay`, `frontmatter_config`, `base_url`, `proxies`.
+        `padding` is in points; a `background_color` of None or "transparent" leaves it out.
+        """
+        from graphkit.graph.drawing.picture import Canvas, picture
+
+        canvas = Canvas(
+            styles=_styles(node_colors),
+            background=None if background_color == "transparent" else background_color,
+            padding=padding,
+            words=_at_least_one(wrap_label_n_words),
+        )
+        return _written(picture(self, "png", canvas), output_file_path)
+
+    def _picture(
+        self,
+        kind: Literal["png", "svg"],
+        path: str | PathLike[str] | None,
+        fontname: str | None,
+        labels: Labels | None,
+    ) -> bytes:
+        from graphkit.graph.drawing.picture import Canvas, picture
+
+        return _written(picture(self._relabelled(labels or {}), kind, Canvas(fontname=fontname)), path)
+
+    def _relabelled(self, labels: Labels) -> DrawableGraph:
+        names, texts = labels.get("nodes", {}), labels.get("edges", {})
+        return replace(
+            self,
+            nodes={key: node._replace(name=names.get(key, node.name)) for key, node in self.nodes.items()},
+            edges=[
+                edge if edge.label is None else edge._replace(label=texts.get(edge.label, edge.label))
+                for edge in self.edges
+            ],
+        )
+
+    # Data
+
+    def to_json(self, *, with_schemas: bool = False) -> dict[str, list[dict[str, Any]]]:
+        """The graph as JSON values in LangGraph's shape: "nodes" and "edges", in their order.
+
+        A marked node has "next", and "questions" if there are any. Metadata that is no JSON value is shown as
+        text. `with_schemas` changes nothing: a node is a function or a graph here, never a schema.
+        """
+        from graphkit.graph.drawing.interchange import json_form
+
+        return json_form(self)
+
+    def to_networkx(self) -> MultiDiGraph[str]:
+        """The graph as a `networkx.MultiDiGraph` over the node ids.
+
+        Nodes carry `name`, `metadata`, `interrupt_before`, `interrupt_after`, `next` and `questions`; edges
+        `conditional` and `label`. An edge to an id that is no node is a `ValueError`.
+        """
+        from graphkit.graph.drawing.interchange import networkx_form
+
+        return networkx_form(self)
 
 
-def _box(node_id: str) -> str | None:
-    around, colon, _ = node_id.rpartition(":")
-    return around if colon else None
+def shortened(text: str) -> str:
+    """A text as one line of at most `LONGEST_NOTE` characters, cut between words if there is one to cut at."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST_NOTE:
+        return line
+    head = line[: LONGEST_NOTE - 2]
+    words = head.rpartition(" ")[0]
+    return f"{words if len(words) > LONGEST_NOTE // 2 else head[:-1]}..."
 
 
-def _arrow(edge: DrawEdge) -> str:
-    label = _escaped(edge.label or "")
-    if edge.conditional:
-        return f"-. {label} .->" if label else "-.->"
-    return f"-- {label} -->" if label else "-->"
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _label(name: str) -> str:
-    return _escaped(name) or "#160;"  # Mermaid knows no empty labels
+def _only(nodes: Mapping[str, DrawNode], others: set[str]) -> DrawNode | None:
+    left = [node for node_id, node in nodes.items() if node_id not in others]
+    return left[0] if len(left) == 1 else None
 
 
-def _escaped(text: str) -> str:
-    return _UNSAFE.sub(lambda found: f"#{ord(found[0])};", " ".join(text.split()))
+def _styles(colours: Any) -> NodeStyles:
+    """LangGraph's `NodeStyles` will do: what it does not have is as usual."""
+    usual = NodeStyles()
+    return NodeStyles(**{name: getattr(colours, name, getattr(usual, name)) for name in usual.__slots__})
+
+
+def _frontmatter(curve: CurveStyle | str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Mermaid's configuration, with the curve where Mermaid looks for it. LangGraph's `CurveStyle` will do."""
+    config = dict((given or {}).get("config") or {})
+    flowchart = {**(config.get("flowchart") or {}), "curve": CurveStyle(getattr(curve, "value", curve)).value}
+    return {**(given or {}), "config": {**config, "flowchart": flowchart}}
+
+
+def _at_least_one(words: int) -> int:
+    if words < 1:
+        raise ValueError(f"wrap_label_n_words must be at least 1, not {words!r}")
+    return words
+
+
+def _written(data: bytes, path: str | PathLike[str] | None) -> bytes:
+    if path is not None:
+        Path(path).write_bytes(data)
+    return data

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterator
-from datetime import timedelta
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
+from graphkit.annotations import hints_of_function
 from graphkit.constants import LONGEST_NAME, RESERVED
 from graphkit.engine.program import Callee
 from graphkit.errors import InvalidGraphError
-from graphkit.runtime import INJECTED
-from graphkit.types import Command, TimeoutPolicy
+from graphkit.graph.parameters import Arguments, arguments_of, arguments_of_call, arguments_of_handler
+from graphkit.types import Command
 from graphkit_checkpoint.admission import is_text
 
 FORBIDDEN = ("|", ":", "\0")
@@ -45,14 +45,30 @@ def check_name(name: Any) -> str:
 
 
 def callee_of(action: Any, name: str, given: int = 1) -> Callee:
-    """The callable with what is injected by name; the first `given` parameters are positional arguments."""
+    """A node or an edge function: called with the state, and with what is injected. With `given=0` the caller
+    decides about the arguments."""
+    return _callee(action, name, arguments_of if given else arguments_of_call)
+
+
+def handler_of(action: Any, name: str) -> Callee:
+    """An error handler: called with the state and a `NodeError`, and with what is injected."""
+    return _callee(action, name, arguments_of_handler)
+
+
+def _callee(action: Any, name: str, read: Callable[[Any], Arguments]) -> Callee:
     call, acall = callable_forms(action)
     if not callable(call or acall):
         raise InvalidGraphError(
             f"{name!r} is a {type(action).__name__}, which cannot be called; give a function or an object with "
             f"invoke()"
         )
-    return Callee(name, call, acall, _injections(call or acall, given))
+    arguments = read(call or acall)
+    return Callee(
+        name,
+        arguments.adapted(call) if call is not None else None,
+        arguments.adapted(acall) if acall is not None else None,
+        tuple(dict.fromkeys(arguments.injected.values())),
+    )
 
 
 def callable_forms(function: Any) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
@@ -66,41 +82,6 @@ def callable_forms(function: Any) -> tuple[Callable[..., Any] | None, Callable[.
         getattr(target, "__call__", None)  # noqa: B004
     )
     return (None, function) if is_async else (function, None)
-
-
-def _injections(function: Any, given: int) -> tuple[str, ...]:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return ()
-    free = [p for i, p in enumerate(parameters) if i >= given or p.kind is inspect.Parameter.KEYWORD_ONLY]
-    fixed = (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.VAR_POSITIONAL,
-        inspect.Parameter.VAR_KEYWORD,
-    )
-    return tuple(p.name for p in free if p.name in INJECTED and p.kind not in fixed)
-
-
-def positional_count(function: Any) -> int:
-    """How many positional arguments a function takes, not counting what is injected by name."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 2
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in kinds and p.name not in INJECTED for p in parameters)
-
-
-def hints_of_function(action: Any) -> dict[str, Any]:
-    """The resolved annotations of a function or of an object's `__call__`; empty where they cannot be."""
-    function = getattr(action, "func", action)
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        function = getattr(type(function), "__call__", None)  # noqa: B004
-    try:
-        return get_type_hints(function, include_extras=True)
-    except Exception:
-        return {}
 
 
 def input_annotation(action: Any) -> Any:
@@ -147,15 +128,3 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-
-
-def seconds(timeout: float | timedelta | TimeoutPolicy | None) -> float | None:
-    """A timeout in seconds. Raises `ValueError` unless it is positive."""
-    if isinstance(timeout, TimeoutPolicy):
-        timeout = timeout.run_timeout
-    if timeout is None:
-        return None
-    value = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"a timeout must be a positive number of seconds, not {timeout!r}")
-    return float(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
@@ -12,19 +11,30 @@ from graphkit.channels import BaseChannel, LastValue
 from graphkit.compiled import CompiledGraph
 from graphkit.constants import END, START
 from graphkit.door import CONFLICT_TIMEOUT, OnConflict, check_nodes
-from graphkit.engine.program import Branch, Callee, Join, NodeSpec, Program, Shape, Vocabulary
+from graphkit.engine.program import (
+    ROOT,
+    UNNAMED,
+    Branch,
+    Caching,
+    Callee,
+    Join,
+    NodeSpec,
+    Program,
+    Shape,
+    Vocabulary,
+)
 from graphkit.engine.request import DEFAULT_RECURSION_LIMIT
 from graphkit.engine.versions import OnVersionChange
 from graphkit.errors import InvalidGraphError
+from graphkit.graph.identifier import identifier
 from graphkit.graph.node import (
     callee_of,
     check_name,
     declared_targets,
+    handler_of,
     input_annotation,
     may_go_anywhere,
     name_of,
-    positional_count,
-    seconds,
 )
 from graphkit.graph.schema import fields_of, hints_of, shape_of
 from graphkit.graph.structure import BranchDescription, GraphDescription, check_structure
@@ -58,7 +68,7 @@ class _Node:
     action: Any
     callee: Callee
     input_schema: Any
-    destinations: tuple[str, ...]
+    destinations: Mapping[str, str | None]
     options: dict[str, Any]
     subgraph: CompiledGraph | None = None
 
@@ -135,10 +145,17 @@ class StateGraph(Generic[StateT]):
         """Add a node: `add_node("name", function)`, or `add_node(function)` to name it after the function.
 
         The function gets the state (an instance of `input_schema`, its first parameter's annotated schema,
-        or the state schema) and, by parameter name, `config`, `runtime`, `writer`, `store`. It returns a
+        or the state schema) and, by parameter name or annotation, `config` (`RunnableConfig`), `runtime`
+        (`Runtime`), `store` (`BaseStore`) and, by name alone, `writer`. It returns a
         dict of updates, a `Command`, a list of both, or None. A compiled graph may be a node.
-        `defer` runs it when nothing else is left to run; `destinations` declare where its commands may go;
-        `error_handler(state, error)` answers for it when it has failed for good.
+        `defer` runs it when nothing else is left to run; `destinations` declare where its commands may go
+        (a mapping gives labels for drawings);
+        `error_handler(state, error)` answers for it when it has failed for good; either parameter may be left
+        out, and the error has its own if it is annotated `NodeError` or named `error`. It survives its process: what
+        the node failed with is recorded first, and a run that is gone on with starts at the handler.
+        `retry_policy` is one or several, of which the first that knows an error counts. `timeout` bounds every
+        attempt: seconds, a `timedelta`, or a `TimeoutPolicy`; a blocking node goes on, but its caller is free and
+        what it comes to is refused.
         Raises `InvalidGraphError` for a bad or taken name.
         """
         if action is None:
@@ -157,15 +174,15 @@ class StateGraph(Generic[StateT]):
             if subgraph is None
             else subgraph_callee(subgraph, self.channels),
             input_schema=schema,
-            destinations=tuple(destinations) if destinations is not None else declared_targets(action),
+            destinations=_labelled(declared_targets(action) if destinations is None else destinations),
             subgraph=subgraph,
             options={
                 "defer": defer,
                 "metadata": dict(metadata or {}),
-                "retry": _policies(retry_policy),
+                "retry": policies(retry_policy),
                 "cache": cache_policy,
                 "handler": _handler(error_handler),
-                "timeout": seconds(timeout),
+                "timeout": TimeoutPolicy.coerce(timeout),
             },
         )
         return self
@@ -180,10 +197,10 @@ class StateGraph(Generic[StateT]):
     ) -> Self:
         """Options for every node, added before or after, that does not set them itself."""
         defaults = {
-            "retry": _policies(retry_policy),
+            "retry": policies(retry_policy),
             "cache": cache_policy,
             "handler": _handler(error_handler),
-            "timeout": seconds(timeout),
+            "timeout": TimeoutPolicy.coerce(timeout),
         }
         self._defaults.update({key: value for key, value in defaults.items() if value})
         return self
@@ -252,7 +269,7 @@ class StateGraph(Generic[StateT]):
 
     def compile(
         self,
-        checkpointer: BaseCheckpointSaver | Literal[False] | None = None,
+        checkpointer: BaseCheckpointSaver | bool | None = None,
         *,
         cache: BaseCache | None = None,
         store: Any = None,
@@ -269,7 +286,9 @@ class StateGraph(Generic[StateT]):
     ) -> CompiledGraph:
         """Check the structure and make the graph runnable.
 
-        `checkpointer` keeps threads (False: not even those of a surrounding graph). `interrupt_before` and
+        `checkpointer` keeps threads. A graph inside another one uses that one's, and begins anew with every task;
+        with True it goes on with the state it had, with False it keeps nothing. `cache` keeps the results of nodes
+        that have a `cache_policy`, and of those of the graphs inside that have no cache. `interrupt_before` and
         `interrupt_after` are breakpoints: node names or "*". `interrupt_matching="index"` delivers answers
         to unnamed questions by their order alone. `debug` prints what happens. `executor` runs the nodes: any
         `concurrent.futures.Executor`, given one module-level function and its arguments. While another run owns
@@ -280,12 +299,8 @@ class StateGraph(Generic[StateT]):
         Raises `InvalidGraphError` with all structural faults at once; warns of unreachable nodes.
         """
         check_structure(self._description())
-        if (
-            checkpointer is not None
-            and checkpointer is not False
-            and not isinstance(checkpointer, BaseCheckpointSaver)
-        ):
-            raise TypeError(f"checkpointer must be a saver, False or None, not {checkpointer!r}")
+        if checkpointer is not None and not isinstance(checkpointer, (bool, BaseCheckpointSaver)):
+            raise TypeError(f"checkpointer must be a saver, True, False or None, not {checkpointer!r}")
         if interrupt_matching not in ("checked", "index"):
             raise ValueError(f"interrupt_matching must be 'checked' or 'index', not {interrupt_matching!r}")
         for schema in self._schemas:
@@ -294,7 +309,7 @@ class StateGraph(Generic[StateT]):
             raise ValueError(
                 f"on_version_change must be 'raise', 'accept' or a function, not {on_version_change!r}"
             )
-        program = self._program(name or "graph", interrupt_matching == "index")
+        program = self._program(name or UNNAMED, interrupt_matching == "index")
         program.on_version_change = on_version_change
         return CompiledGraph(
             program,
@@ -325,11 +340,16 @@ class StateGraph(Generic[StateT]):
                 )
                 for branch in self.branches
             ),
-            destinations={name: node.destinations for name, node in self.nodes.items() if node.destinations},
+            destinations={name: tuple(node.destinations) for name, node in self.nodes.items()},
             dynamic=frozenset(
                 name
                 for name, node in self.nodes.items()
                 if not node.destinations and (self.joins and may_go_anywhere(node.action))
+            ),
+            misfits=tuple(
+                name
+                for name, node in self.nodes.items()
+                if node.subgraph is not None and node.subgraph.program.is_root and ROOT not in self.channels
             ),
         )
 
@@ -357,7 +377,9 @@ class StateGraph(Generic[StateT]):
                 successors=ways.successors.get(key, ()),
                 joins=ways.joins.get(key, ()),
                 branches=branches(key, node.input_schema),
-                **{**node.options, **{k: v for k, v in self._defaults.items() if not node.options[k]}},
+                subgraph=node.subgraph.program if node.subgraph is not None else None,
+                keeps=node.subgraph.keeps if node.subgraph is not None else None,
+                **self._options(name, key, node),
             )
             for key, node in self.nodes.items()
         }
@@ -381,6 +403,12 @@ class StateGraph(Generic[StateT]):
             deferred=frozenset(key for key, node in nodes.items() if node.defer),
             unchecked_matching=unchecked,
         )
+
+    def _options(self, graph: str, name: str, node: _Node) -> dict[str, Any]:
+        options = {**node.options, **{k: v for k, v in self._defaults.items() if not node.options[k]}}
+        if options["cache"] is not None:
+            options["cache"] = Caching((graph, name, identifier(node.action)), options["cache"])
+        return options
 
 
 class _Ways:
@@ -406,24 +434,20 @@ def _identity(value: Any) -> Any:
     return value
 
 
+def _labelled(destinations: Mapping[str, str] | Sequence[str]) -> dict[str, str | None]:
+    return dict(destinations) if isinstance(destinations, Mapping) else dict.fromkeys(destinations)
+
+
 def _same(one: BaseChannel[Any], other: BaseChannel[Any]) -> bool:
     return type(one) is type(other) and getattr(one, "operator", None) is getattr(other, "operator", None)
 
 
-def _policies(retry: Retry | None) -> tuple[RetryPolicy, ...]:
+def policies(retry: Retry | None) -> tuple[RetryPolicy, ...]:
+    """Retry policies in the order in which they are asked."""
     if retry is None:
         return ()
     return (retry,) if isinstance(retry, RetryPolicy) else tuple(retry)
 
 
 def _handler(handler: Callable[..., Any] | None) -> Callee | None:
-    """`handler(state, error)`, or `handler(state)` if it does not care."""
-    if handler is None:
-        return None
-    if positional_count(handler) == 1:
-        return callee_of(functools.partial(_without_error, handler), name_of(handler))
-    return callee_of(handler, name_of(handler), given=2)
-
-
-def _without_error(handler: Callable[..., Any], state: Any, error: Any) -> Any:
-    return handler(state)
+    return None if handler is None else handler_of(handler, name_of(handler))

@@ -37,7 +37,8 @@ class GraphDescription:
     """A graph by its names alone.
 
     `joins` are (sources, target); `destinations` are what a node declares its `Command`s may go to;
-    `dynamic` are the nodes whose code may go elsewhere. START and END are not among the `nodes`.
+    `dynamic` are the nodes whose code may go elsewhere. START and END are not among the `nodes`. `misfits` are the
+    nodes that are graphs whose state has nothing in common with that of this one.
     """
 
     nodes: tuple[str, ...]
@@ -46,6 +47,7 @@ class GraphDescription:
     branches: tuple[BranchDescription, ...] = ()
     destinations: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict[str, tuple[str, ...]]())
     dynamic: frozenset[str] = frozenset()
+    misfits: tuple[str, ...] = ()
 
 
 def check_structure(description: GraphDescription) -> None:
@@ -53,7 +55,7 @@ def check_structure(description: GraphDescription) -> None:
 
     Faults: an endpoint of an edge, a join, a branch or a destination that is no node; an empty join; END as
     a source or START as a target; nothing that leads out of START; a join that can never be complete, if
-    the structure alone decides that. A node without a way out is legal. `UnreachableNodeWarning` names all
+    the structure alone decides that; a misfit. A node without a way out is legal. `UnreachableNodeWarning` names all
     unreachable nodes and is attributed to the caller of the function that called this one.
     """
     reached = _reached(description)
@@ -61,6 +63,7 @@ def check_structure(description: GraphDescription) -> None:
         *_endpoint_faults(description),
         *_entry_faults(description),
         *_join_faults(description, reached),
+        *_misfit_faults(description),
     ]
     if faults:
         raise InvalidGraphError(_report(faults))
@@ -162,6 +165,14 @@ def _join_faults(description: GraphDescription, reached: set[str]) -> Iterator[s
                 f"to {_listed(never)}; add an edge, or, if a Command goes there, declare it "
                 "(add_node(..., destinations=...) or a return type Command[Literal[...]])"
             )
+
+
+def _misfit_faults(description: GraphDescription) -> Iterator[str]:
+    for node in description.misfits:
+        yield (
+            f"the node {node!r} is a graph whose state is one value, and the state of this graph has keys; call it "
+            "inside of a function that says which key is meant: lambda state: {key: graph.invoke(state[key])}"
+        )
 
 
 def _no_source(name: str, nodes: frozenset[str]) -> str:

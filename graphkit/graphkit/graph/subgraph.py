@@ -1,4 +1,7 @@
-"""A compiled graph as a node of another graph: the keys they share go in and come out."""
+"""A compiled graph as a node of another graph: the keys they share go in and come out, or the one value.
+
+An entrypoint is given the state, and what it returns is the node's update.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 from graphkit.channels import BaseChannel
 from graphkit.compiled import CompiledGraph
-from graphkit.engine.program import Callee
+from graphkit.engine.program import ROOT, Callee
 
 
 class SubgraphNode:
@@ -24,11 +27,15 @@ class SubgraphNode:
         return self._out(await self.graph.ainvoke(self._in(state)))
 
     def _in(self, state: Any) -> Any:
+        if self.graph.program.takes is not None:
+            return state
         if not isinstance(state, Mapping):
             state = {key: getattr(state, key) for key in self.graph.program.input_keys if hasattr(state, key)}
         return {key: value for key, value in state.items() if key in self.graph.program.input_keys}
 
     def _out(self, values: Any) -> Any:
+        if ROOT in self.outer or self.graph.program.gives is not None:
+            return values
         return {key: value for key, value in values.items() if key in self.outer}
 
 

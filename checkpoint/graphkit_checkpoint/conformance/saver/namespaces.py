@@ -41,6 +41,48 @@ def names(lab: SaverLab) -> None:
 
 
 @chapter
+def listed(lab: SaverLab) -> None:
+    """The namespaces of a thread that begin with a text, in order, whatever it looks like."""
+    run, other = lab.run(), lab.run()
+    run.step()
+    other.step()
+    other.nested("child").step()
+    equal(lab.saver.namespaces(run.thread_id), [""])
+    for name in NAMES:
+        run.nested(name).step()
+    equal(lab.other().namespaces(run.thread_id), sorted(["", *NAMES]))
+    for under in ("child", "child|", "child:", "%", "日", "nothing"):
+        found = sorted(name for name in NAMES if name.startswith(under))
+        equal(lab.saver.namespaces(run.thread_id, under), found, under)
+    equal(lab.saver.namespaces(lab.thread_id()), [], "of a thread that does not exist")
+
+
+@chapter
+def on_the_way(lab: SaverLab) -> None:
+    """Of a nested graph, the newest checkpoint that a checkpoint of the root has behind it is found; what ran beside a
+    checkpoint is not behind a fork of it."""
+    run = lab.run()
+    inner = run.nested("child")
+    made: list[tuple[str, str]] = []
+    for _ in range(3):
+        around = run.step()
+        made.append((around, inner.step(metadata={"parents": {"": around}})))
+    (first, first_inside), (second, second_inside), (third, third_inside) = made
+
+    def found(at: str) -> str | None:
+        return lab.other().find_on_way(run.thread_id, "child", at)
+
+    equal([found(first), found(second), found(third)], [first_inside, second_inside, third_inside])
+    run.go_to(second)
+    fork = run.step(source="fork")
+    equal(found(fork), first_inside, "after a fork")
+    equal(found(run.step()), first_inside, "further on in a branch")
+    run.go_to(first)
+    equal(found(run.step(source="fork")), None, "after a fork of the first")
+    equal(found("unknown"), third_inside, "at a checkpoint that is not stored")
+
+
+@chapter
 def histories_are_kept_apart(lab: SaverLab) -> None:
     """Each history has its own checkpoints, also under the same ids and channels."""
     run = lab.run()

@@ -1,0 +1,69 @@
+"""The room for events between nodes that emit and a consumer that reads more slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from graphkit.engine.attempt import Attempt
+
+ROOM = 256
+"""Events that may wait to be read; a node in a thread that emits more waits until half of them are read."""
+
+
+class Buffer:
+    """Counts the events of a run that are on their way. Used from any thread.
+
+    Only threads wait: a coroutine that emits would stop its loop, and with it perhaps the consumer. Nobody
+    waits, and nothing is let in, once the run is over.
+    """
+
+    __slots__ = ("_changed", "_closed", "_consumer", "_count", "_waiting")
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._count = 0
+        self._waiting = 0
+        self._closed = False
+        self._consumer = threading.get_ident()
+
+    def enter(self, attempt: Attempt) -> bool:
+        """Make room for an event of this attempt. False if it is too late for it."""
+        with self._changed:
+            if self._count >= ROOM and self._may_wait():
+                self._waiting += 1
+                while self._count >= ROOM and not (self._closed or attempt.stopped):
+                    self._changed.wait()
+                self._waiting -= 1
+            if self._closed or attempt.stopped:
+                return False
+            self._count += 1
+            return True
+
+    def leave(self) -> None:
+        """An event has been taken out, in the thread of the consumer."""
+        with self._changed:
+            self._count -= 1
+            self._consumer = threading.get_ident()
+            if self._waiting and self._count <= ROOM // 2:
+                self._changed.notify_all()
+
+    def wake(self) -> None:
+        """An attempt is over: it waits for nothing any more."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """The run is over."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _may_wait(self) -> bool:
+        if threading.get_ident() == self._consumer:
+            return False
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return True
+        return False

@@ -1,0 +1,127 @@
+"""Where a run stands: at a checkpoint, with the tasks of the superstep that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphkit.constants import END, START
+from graphkit.engine.attempt import Done, Past, Target, Write
+from graphkit.engine.calls import results_in
+from graphkit.engine.program import Program
+from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
+from graphkit.engine.tasks import OUTSIDE, Task, make_tasks, restore, start_task
+from graphkit.types import Command
+from graphkit_checkpoint.records import AMEND, Checkpoint, Pending, Saved, Tip
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Standing:
+    """Where a run stands: at a checkpoint, with the tasks of the superstep that follows it.
+
+    `amended` is what commands from outside changed since the checkpoint; it is stored with the next one.
+    `results` are those of tasks that the tasks have called.
+    """
+
+    state: State
+    tasks: list[Task]
+    step: int
+    checkpoint_id: str | None
+    tip: Tip = field(default_factory=Tip)
+    amended: Changes = field(default_factory=Changes)
+    amends: int = 0
+    results: dict[str, Done] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Prepared:
+    """What to write with the claim, and where to go on. `arriving` is False where a breakpoint was passed
+    already; `idle` means that there is nothing to do and nothing to write. `command` is what the graph left to
+    the one around it when it ended, with the name of the node."""
+
+    standing: Standing
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    arriving: bool = True
+    idle: bool = False
+    command: tuple[Command[Any], str] | None = None
+
+
+def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -> Standing:
+    """Where a run stands at a stored checkpoint. In a fork, tasks begin anew: nothing recorded of them counts."""
+    checkpoint = saved.checkpoint
+    control, work = checkpoint.control, checkpoint.work or {}
+    state = State(program, saved.values, control)
+    at = checkpoint.id
+    pending = [record for record in saved.pending if not fork or record.kind == AMEND]
+    standing = Standing(state, [], checkpoint.step, at, saved.tip)
+    plan = plan_of(control, work)
+    for record in pending:
+        if record.kind == AMEND:
+            amend(standing, plan, record.value["writes"], record.value["targets"])
+    if checkpoint.given is not None:
+        standing.tasks = [start(program, checkpoint.given, work, at, namespace, checkpoint.step)]
+        standing.tasks += make_tasks(
+            Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step
+        )
+    else:
+        standing.tasks = make_tasks(plan, at, namespace, checkpoint.step)
+    restore(standing.tasks, pending)
+    standing.results = results_in(pending)
+    for task in standing.tasks:
+        task.past = Past(tuple(dict.fromkeys(question.namespace for question, _ in task.questions.values())))
+    lead_inside(standing.tasks, work)
+    return standing
+
+
+def lead_inside(tasks: Sequence[Task], work: Mapping[str, Any]) -> None:
+    """In a fork that begins inside a nested graph: tell the task that runs it."""
+    if "inside" not in work:
+        return
+    path, stops = tuple(work["inside"]["path"]), work["inside"]["stops"]
+    for task in tasks:
+        if task.path == path:
+            asked = task.past.asked if task.past is not None else ()
+            task.past = Past(asked, tuple((namespace, at) for namespace, at in stops))
+
+
+def start(
+    program: Program, given: Sequence[Write], work: Mapping[str, Any], at: str, namespace: str, step: int
+) -> Task:
+    """The task that takes in the input; it is finished unless a conditional entry has to choose."""
+    task = start_task(dict(given), at, namespace, step)
+    goto = work.get("goto")
+    if goto is not None or not program.entry.branches:
+        task.output = Done(list(given), list(goto or ()))
+        task.steered = goto is not None
+    return task
+
+
+def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iterable[Target]) -> None:
+    """Apply a command from outside to the current checkpoint: its update now, its targets in this superstep."""
+    entry = Entry("Command", None, [(key, value) for key, value in writes], ())
+    standing.amended.add(standing.state.apply([entry], advance=False))
+    standing.amends += 1
+    for target in targets:
+        if not isinstance(target, str):
+            plan.sends.append(target)
+        elif target != END and target not in plan.names:
+            plan.names.append(target)
+    plan.names.sort()
+
+
+def amend_record(key: str, writes: Iterable[Write], targets: Iterable[Target]) -> Pending:
+    value = {"writes": [[name, written] for name, written in writes], "targets": list(targets)}
+    return Pending(OUTSIDE, AMEND, key, value)
+
+
+def can_move(standing: Standing) -> bool:
+    """Whether anything would happen: a task can run, or all have finished and wait to be applied."""
+    tasks = standing.tasks
+    return bool(tasks) and (any(task.runnable for task in tasks) or all(task.finished for task in tasks))
+
+
+def command_in(saved: Saved) -> tuple[Command[Any], str] | None:
+    work = saved.checkpoint.work or {}
+    return (work["command"], work["node"]) if "command" in work else None

@@ -1,0 +1,125 @@
+"""The shapes in which users of the field know what happens in a run: plain dicts (source: LangGraph)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from graphkit.engine import identity
+from graphkit.engine.about import About
+from graphkit.engine.attempt import Write
+from graphkit.engine.events import CheckpointSaved, TaskEnded, TaskStarted, TaskState
+from graphkit.types import RunnableConfig
+
+
+def update_of(writes: Sequence[Write]) -> Any:
+    """A task's writes as the update a user would write: None, a dict, or several dicts."""
+    if not writes:
+        return None
+    update = dict(writes)
+    return update if len(update) == len(writes) else [{key: value} for key, value in writes]
+
+
+def returned(event: TaskEnded) -> Sequence[Write]:
+    """What a task returned; whatever else it wrote is between it and its graph."""
+    writes = event.writes or ()
+    return writes[:1] if event.whole else writes
+
+
+def result_of(writes: Sequence[Write]) -> dict[str, Any]:
+    """A task's writes by key; several to one key as {"$writes": [...]}."""
+    once = dict(writes)
+    if len(once) == len(writes):
+        return once
+    result: dict[str, list[Any]] = {}
+    for key, value in writes:
+        result.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else {"$writes": values} for key, values in result.items()}
+
+
+def task(event: TaskStarted | TaskEnded) -> dict[str, Any]:
+    about = event.about
+    if isinstance(event, TaskStarted):
+        shown = {"id": about.id, "name": about.name, "input": event.input, "triggers": about.triggers}
+        return {**shown, "metadata": dict(about.metadata)} if about.metadata else shown
+    return {
+        "id": about.id,
+        "name": about.name,
+        "error": event.error,
+        "result": {} if event.writes is None else result_of(returned(event)),
+        "interrupts": [asdict(question) for question in event.interrupts],
+    }
+
+
+def checkpoint(event: CheckpointSaved) -> dict[str, Any]:
+    point = event.checkpoint
+    parent, metadata = point.parent_id, {"parents": {}, **point.described}
+    place = (event.namespace, metadata["parents"])
+    return {
+        "config": config_at(event.thread_id, point.id, *place),
+        "parent_config": config_at(event.thread_id, parent, *place) if parent else None,
+        "values": event.values,
+        "metadata": metadata,
+        "next": [task.name for task in event.tasks],
+        "tasks": [_task_state(task, event.thread_id) for task in event.tasks],
+    }
+
+
+def _task_state(task: TaskState, thread_id: str) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": task.id, "name": task.name}
+    state = config_at(thread_id, None, task.inside) if task.inside else None
+    if task.error is not None:
+        return {**shown, "error": task.error, "state": state}
+    if task.writes is not None:
+        shown["result"] = result_of(task.writes)
+    return {**shown, "interrupts": tuple(asdict(question) for question in task.interrupts), "state": state}
+
+
+def framed(event: TaskStarted | TaskEnded | CheckpointSaved) -> dict[str, Any]:
+    """An event of "tasks" or "checkpoints" with its step, time and kind."""
+    payload: dict[str, Any]
+    if isinstance(event, CheckpointSaved):
+        point = event.checkpoint
+        step, moment, kind, payload = point.step, point.created_at, "checkpoint", checkpoint(event)
+    else:
+        kind = "task" if isinstance(event, TaskStarted) else "task_result"
+        step, moment, payload = event.about.step, time.time(), task(event)
+    return {"step": step, "timestamp": iso(moment), "type": kind, "payload": payload}
+
+
+def origin(about: About) -> dict[str, Any]:
+    """Where a message comes from."""
+    metadata = {
+        **about.metadata,
+        "langgraph_step": about.step,
+        "langgraph_node": about.name,
+        "langgraph_triggers": about.triggers,
+        "langgraph_path": about.path,
+        "langgraph_checkpoint_ns": identity.below(about.namespace, about.name, about.id),
+    }
+    if about.thread_id is not None:
+        metadata["thread_id"] = about.thread_id
+    return metadata
+
+
+def config_at(
+    thread_id: str,
+    checkpoint_id: str | None,
+    namespace: str = "",
+    parents: Mapping[str, str] | None = None,
+) -> RunnableConfig:
+    """The config that addresses a checkpoint. That of a nested graph has a `checkpoint_map` with its `parents`, the
+    checkpoints of the graphs around it."""
+    configurable: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": namespace}
+    if checkpoint_id is not None:
+        configurable["checkpoint_id"] = checkpoint_id
+        if namespace:
+            configurable["checkpoint_map"] = {**(parents or {}), namespace: checkpoint_id}
+    return {"configurable": configurable}
+
+
+def iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat()

@@ -1,0 +1,125 @@
+"""`Command(graph=Command.PARENT)`: a node of a nested graph commands the graph around it."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphkit import START, Command, Send, StateGraph, interrupt
+from graphkit.channels import UntrackedValue
+from graphkit.types import RunnableConfig, StateSnapshot
+from tests.conftest import Build, Runner, Saver, graph_of, says
+
+UP: Any = Command(graph=Command.PARENT, update={"log": ["up"]}, goto="target")
+
+
+LEADS: Any = {"child": {"destinations": ["target"]}}
+
+
+class Inner(TypedDict, total=False):
+    own: Annotated[list[Any], operator.add]
+
+
+class Locked(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    lock: Annotated[Any, UntrackedValue]
+
+
+def inner(node: Any, **options: Any) -> Any:
+    return StateGraph(Inner).add_node("command", node).add_edge(START, "command").compile(**options)
+
+
+def around(child: Any, build: Build, **options: Any) -> Any:
+    nodes = {"child": child, "target": says("target")}
+    return build(nodes, [(START, "child")], node_options=LEADS, **options)
+
+
+def own_state(runner: Runner, graph: Any, config: RunnableConfig) -> StateSnapshot:
+    """The nested graph of the superstep in which `child` ran, from the history."""
+    for state in runner.history(graph, config):
+        for task in state.tasks:
+            if task.name == "child" and task.state is not None:
+                return runner.get_state(graph, task.state)
+    raise AssertionError("no nested graph ran")
+
+
+def test_it_reaches_the_nearest_graph_and_may_be_relayed(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    def relay(state: Any) -> Any:
+        return Command(graph=Command.PARENT, goto="target", update={"log": ["relayed"]})
+
+    nodes = {"child": inner(lambda state: UP), "target": relay}
+    middle = graph_of(nodes, [(START, "child")], node_options=LEADS)
+    assert runner.invoke(around(middle, build), {"log": []}, config)["log"] == ["relayed", "target"]
+
+
+def test_an_update_beside_it_is_applied_to_its_own_graph(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    graph = around(inner(lambda state: [{"own": ["kept"]}, UP]), build)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == ["up", "target"]
+    state = own_state(runner, graph, config)
+    assert (state.values, state.next) == ({"own": ["kept"]}, ())
+
+
+def test_a_graph_that_keeps_its_state_has_ended_with_it(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    runs = iter(range(2))
+    child = inner(lambda state: [{"own": [next(runs)]}, UP], checkpointer=True)
+    graph = around(child, build)
+    for _ in range(2):
+        runner.invoke(graph, {"log": []}, config)
+    assert own_state(runner, graph, config).values == {"own": [0, 1]}
+
+
+@pytest.mark.parametrize("kept", [None, True])
+def test_it_is_given_again_to_a_task_that_runs_again(
+    runner: Runner, build: Build, config: RunnableConfig, saver: Saver, reopen: Any, kept: Any
+) -> None:
+    """The node that gave it does not run again: it has finished."""
+    runs: list[str] = []
+
+    def command(state: Inner) -> Any:
+        runs.append("command")
+        return UP
+
+    child, tries = inner(command, checkpointer=kept), iter([ConnectionError("line is down"), None])
+
+    def call(state: Any) -> Any:
+        try:
+            child.invoke({"own": []})
+        finally:
+            if error := next(tries):
+                raise error
+
+    graph = around(call, build)
+    with pytest.raises(ConnectionError):
+        runner.invoke(graph, {"log": []}, config)
+    graph = around(call, build, saver=reopen(saver))
+    assert runner.invoke(graph, None, config)["log"] == ["up", "target"]
+    assert runs == ["command"]
+
+
+def test_it_may_carry_what_cannot_be_stored(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    def command(state: Inner) -> Any:
+        update = {"log": ["up"], "lock": object()}
+        return Command(graph=Command.PARENT, goto=Send("target", "arg"), update=update)
+
+    nodes = {"child": inner(command), "target": lambda arg: {"log": [arg]}}
+    graph = build(nodes, [(START, "child")], state=Locked, node_options=LEADS)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == ["up", "arg"]
+
+
+def test_after_an_answer_it_leaves_the_graph_that_asked(
+    runner: Runner, build: Build, config: RunnableConfig, saver: Saver, reopen: Any
+) -> None:
+    def command(state: Inner) -> Any:
+        return Command(graph=Command.PARENT, update={"log": [interrupt("where to?")]}, goto="target")
+
+    runner.invoke(around(inner(command), build), {"log": []}, config)
+    graph = around(inner(command), build, saver=reopen(saver))
+    assert runner.invoke(graph, Command(resume="there"), config)["log"] == ["there", "target"]

@@ -41,6 +41,7 @@ class AsyncDriver:
         self.ending: list[asyncio.Future[Outcome]] = []
         self.task: asyncio.Task[Any] | None = None
         self.shown = False
+        self.away = 0.0
         self.running: Attempt | None = None
         self.pump: asyncio.Task[None] | None = None
         self.pumped: deque[Any] = deque()
@@ -97,10 +98,11 @@ class AsyncDriver:
                 effect = step(reply)
                 step, reply, kind = kernel.send, None, type(effect)
                 if kind is effects.Emit:
-                    self.shown = True
+                    began, self.shown = time.monotonic(), True
                     for event in effect.events:  # type: ignore[union-attr]
                         yield event
                     self.shown = False
+                    self.away += time.monotonic() - began
                     continue
                 try:
                     if kind is effects.Next:
@@ -181,7 +183,7 @@ class AsyncDriver:
         if effect is effects.NOW:
             return time.time()
         if effect is effects.TIMER:
-            return time.monotonic()
+            return time.monotonic() - self.away
         kind = type(effect)
         if kind is effects.Save:
             return await self._save(effect)  # type: ignore[arg-type]
@@ -246,7 +248,8 @@ class AsyncDriver:
                     await self._end_pump()
         while True:
             try:
-                async with asyncio.timeout(None if until is None else max(0.0, until - time.monotonic())):
+                left = None if until is None else max(0.0, until + self.away - time.monotonic())
+                async with asyncio.timeout(left):
                     whose, arrived = await self.arrivals.get()
             except TimeoutError:
                 return None

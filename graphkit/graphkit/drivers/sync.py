@@ -43,6 +43,7 @@ class SyncDriver:
         self.held: list[Any] = []
         self.stopped = False
         self.shown = False
+        self.away = 0.0
 
     # Ending
 
@@ -81,9 +82,7 @@ class SyncDriver:
                 effect = step(reply)
                 step, reply, kind = kernel.send, None, type(effect)
                 if kind is effects.Emit:
-                    self.shown = True
-                    yield from effect.events  # type: ignore[union-attr]
-                    self.shown = False
+                    yield from self._show(effect.events)  # type: ignore[union-attr]
                     continue
                 try:
                     if kind is not effects.Next:
@@ -98,7 +97,8 @@ class SyncDriver:
                 except BaseException as error:
                     step, reply = kernel.throw, error
                 if self.held:
-                    yield from self._show_held()
+                    held, self.held = self.held, []
+                    yield from self._show(held)
         except StopIteration as stop:
             return stop.value
         except GeneratorExit:
@@ -154,18 +154,18 @@ class SyncDriver:
         if self.broken is not None:
             raise self.broken
 
-    def _show_held(self) -> Generator[Any, None, None]:
-        held, self.held = self.held, []
-        for event in held:
-            self.shown = True
-            yield event
-            self.shown = False
+    def _show(self, events: Sequence[Any]) -> Generator[Any, None, None]:
+        began = time.monotonic()
+        self.shown = True
+        yield from events
+        self.shown = False
+        self.away += time.monotonic() - began
 
     def _obey(self, effect: effects.Effect) -> Any:
         if effect is effects.NOW:
             return time.time()
         if effect is effects.TIMER:
-            return time.monotonic()
+            return time.monotonic() - self.away
         kind = type(effect)
         if kind is effects.Start:
             return self._start(effect.attempts)  # type: ignore[union-attr]
@@ -216,7 +216,7 @@ class SyncDriver:
     def _next(self, until: float | None) -> Reply | None:
         while True:
             try:
-                left = None if until is None else max(0.0, until - time.monotonic())
+                left = None if until is None else max(0.0, until + self.away - time.monotonic())
                 attempt_or_none, arrived = self.arrivals.get(timeout=left)
             except queue.Empty:
                 return None

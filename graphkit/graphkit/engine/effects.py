@@ -136,7 +136,8 @@ class _Now:
 
 
 class _Timer:
-    """Reply: seconds on a clock that nobody sets, for deadlines and pauses."""
+    """Reply: seconds on a clock that nobody sets, for deadlines and pauses. It stands still while the caller reads
+    what is emitted: that time is nobody's else."""
 
     __slots__ = ()
 

@@ -7,6 +7,7 @@ it shows nothing, its error handler answers for it. One is slow, but says that i
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from typing import Annotated, TypedDict
 
@@ -22,8 +23,13 @@ class Offers(TypedDict):
     prices: Annotated[dict[str, int | None], operator.or_]
 
 
+def say(line: str) -> None:
+    """One line in one write: the nodes run side by side."""
+    sys.stdout.write(f"{line}\n")
+
+
 def flaky(state: Offers, runtime: Runtime) -> Offers:
-    print(f"flaky: attempt {runtime.attempt}")
+    say(f"flaky: attempt {runtime.attempt}")
     if runtime.attempt < 3:
         raise ConnectionError("connection reset")
     return {"prices": {"flaky": 100}}
@@ -37,14 +43,14 @@ def silent(state: Offers) -> Offers:
 def no_offer(state: Offers, error: NodeError) -> Offers:
     """Called once the node has failed for good. A crash in here would not make the node run again."""
     assert isinstance(error.error, NodeTimeoutError)
-    print(f"{error.node}: nothing for {error.error.timeout:g} s, going on without it")
+    say(f"{error.node}: nothing for {error.error.timeout:g} s, going on without it")
     return {"prices": {error.node: None}}
 
 
 def slow(state: Offers, runtime: Runtime) -> Offers:
     for page in range(1, PAGES + 1):
         runtime.heartbeat()  # the idle timeout begins anew
-        print(f"slow: page {page} of {PAGES}")
+        say(f"slow: page {page} of {PAGES}")
     return {"prices": {"slow": 90}}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import operator
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Annotated, Any, TypedDict
@@ -55,7 +56,7 @@ def ask_for_budget(state: Money) -> Money:
 
 
 def find_offer(state: Offer) -> Offer:
-    print(f"  looking for a hotel in {state['city']}")
+    sys.stdout.write(f"  looking for a hotel in {state['city']}\n")  # one write: several look at the same time
     return {"price": PRICES[state["city"]]}
 
 

@@ -56,7 +56,9 @@ def ask_for_budget(state: Money) -> Money:
 
 
 def find_offer(state: Offer) -> Offer:
-    sys.stdout.write(f"  looking for a hotel in {state['city']}\n")  # one write: several look at the same time
+    sys.stdout.write(
+        f"  looking for a hotel in {state['city']}\n"
+    )  # one write: several look at the same time
     return {"price": PRICES[state["city"]]}
 
 

@@ -528,10 +528,10 @@ def test_a_finished_task_is_never_computed_again(
     if not stored:
         with pytest.raises(ValueError, match="on purpose"):
             runner.invoke(style.entrypoint(flow, **options), 1)
-        assert ran == [1, 2, 3]
+        assert sorted(ran) == [1, 2, 3]
         ran[:], times[:] = [3], ["", ""]
         assert runner.invoke(style.entrypoint(flow, **options), 1) == [1, 2, 3]
-        assert ran == [3, 1, 2, 3]
+        assert sorted(ran) == [1, 2, 3, 3]
         return
     runner.invoke(style.entrypoint(flow, **options), 1, config)
     options["checkpointer"] = reopen(saver)
@@ -539,7 +539,7 @@ def test_a_finished_task_is_never_computed_again(
     with pytest.raises(ValueError, match="on purpose"):
         runner.invoke(graph, Command(resume="yes"), config)
     assert runner.invoke(graph, None, config) == [1, 2, "yes", 3]
-    assert ran == [1, 2, 3, 3]
+    assert sorted(ran) == [1, 2, 3, 3]
     assert times == ["flow"] * 4
 
 

@@ -16,8 +16,6 @@ commit, and `renew`, a lease that begins anew.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,11 +50,12 @@ from graphkit_checkpoint.records import (
     described,
 )
 from graphkit_checkpoint.tables import ReadTables, WriteTables
+from graphkit_checkpoint.worker import Worker
 from graphkit_checkpoint.writing import encode
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
 
 T = TypeVar("T")
@@ -102,9 +101,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         self.ttl = None if ttl is None else positive(ttl, "ttl")
         self.layout = Layout(serde, int(positive(max_value_bytes, "max_value_bytes")))
         self._next_sweep = 0.0
-        self._worker: ThreadPoolExecutor | None = None
-        self._worker_pid = 0
-        self._worker_lock = threading.Lock()
+        self.worker = Worker("graphkit-saver", self.workers)
 
     def __enter__(self) -> Self:
         return self
@@ -146,9 +143,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
 
     def close(self) -> None:
         """Release files, connections and threads. Using the saver afterwards is an error."""
-        worker, self._worker = self._worker, None
-        if worker is not None and self._worker_pid == os.getpid():
-            worker.shutdown()
+        self.worker.close()
 
     # Runs
 
@@ -453,10 +448,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         """Run a method of this saver in its own thread, if it may wait for I/O."""
         if not self.blocking:
             return call(*args, **options)
-        import asyncio
-        from functools import partial
-
-        return await asyncio.get_running_loop().run_in_executor(self.worker, partial(call, *args, **options))
+        return await self.worker.call(call, *args, **options)
 
     async def asetup(self) -> None:
         await self.off_loop(self.setup)
@@ -521,14 +513,3 @@ class BaseCheckpointSaver(SaverInterface, ABC):
 
     async def ausage(self, thread_id: str) -> Usage:
         return await self.off_loop(self.usage, thread_id)
-
-    @property
-    def worker(self) -> ThreadPoolExecutor:
-        """The threads that serve async callers."""
-        with self._worker_lock:
-            if self._worker is None or self._worker_pid != os.getpid():  # a forked child has no threads
-                from concurrent.futures import ThreadPoolExecutor
-
-                self._worker = ThreadPoolExecutor(self.workers, thread_name_prefix="graphkit-saver")
-                self._worker_pid = os.getpid()
-            return self._worker

@@ -52,6 +52,7 @@ from graphkit_checkpoint.statements import (
     value_table,
 )
 from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
+from graphkit_checkpoint.worker import Worker
 
 MOST_AT_ONCE: Final = 256
 """How many commits of different runs are written in one transaction at most."""
@@ -117,6 +118,7 @@ class SqlSaver(BaseCheckpointSaver):
         """In a forked child: the parent's connections stay as they are, neither used nor closed here."""
         self._inherited = self.engine.pool
         self.engine.dispose(close=False)
+        self.worker = Worker("graphkit-saver", self.workers)
         self._turn = threading.Lock()
         self._woken = False
         self._waiting.clear()
@@ -204,8 +206,12 @@ class SqlSaver(BaseCheckpointSaver):
                 return
             refusals = [copy(error) if len(jobs) > 1 else error for _ in jobs]
         for job, refusal in zip(jobs, refusals, strict=True):
-            job.error, job.done = self._verdict(job.rows, refusal), True
-        _tell(jobs)
+            job.error, job.done = refusal, True  # nobody writes it again, whatever comes now
+        try:
+            for job in jobs:
+                job.error = self._verdict(job.rows, job.error)
+        finally:
+            _tell(jobs)
 
     def write_batch(self, batch: Sequence[Rows]) -> Sequence[ConcurrentUpdateError | None]:
         """Write commits in one transaction; returns the refusal of each that was refused."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -29,8 +30,14 @@ class Worker:
 
     async def call(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """What `function` returns. A caller who is cancelled leaves at once, the call goes on."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._running(), partial(function, *args, **options))
+
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """`call` for blocking callers, who need not wait."""
+        return self._running().submit(function, *args)
 
     def close(self) -> None:
         """Wait for the calls that have begun, and end the threads."""
@@ -41,6 +48,8 @@ class Worker:
     def _running(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._pool is None or self._pid != os.getpid():
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
                 self._pid = os.getpid()
             return self._pool

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 from graphkit.drivers.session import Abandoned
 from graphkit.engine.attempt import Asked, Called, Done, Outcome, Withdrawn
+from graphkit.engine.matching import mark_of
 from graphkit.engine.program import NodeSpec
 from graphkit.errors import GraphInterrupt
 from graphkit.frame import Frame
-from graphkit_checkpoint.errors import UnserializableStateError
-from graphkit_checkpoint.serde import fingerprint
 
 T = TypeVar("T")
 
@@ -33,15 +32,8 @@ def call(frame: Frame, node: NodeSpec, args: tuple[Any, ...], kwargs: dict[str, 
     if frame.is_timed:
         frame.beat()
     arg = (args, kwargs)
-    post(attempt, Called(node, arg, _mark(arg), frame.ordered, future, copy_context()))
+    post(attempt, Called(node, arg, mark_of(arg), frame.ordered, future, copy_context()))
     return future
-
-
-def _mark(arg: Any) -> str:
-    try:
-        return fingerprint(arg)
-    except UnserializableStateError:
-        return ""
 
 
 class TaskFuture(Future[T]):

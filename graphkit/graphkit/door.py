@@ -120,7 +120,6 @@ class Door:
                 f"a run has no option {', '.join(map(repr, unknown))}; it takes {', '.join(RunOptions.__annotations__)}"
             )
         self.setting = setting
-        self.runs = nests  # an edit has no context
         self.given = given
         self.options = options
         self.config = merged(setting.config, config)
@@ -148,7 +147,7 @@ class Door:
         self.called: tuple[Site, Call] | None = None
         self.origin: Origin | None = None
         self.task = ""
-        self.edits = not nests
+        self.edits = not nests  # an edit belongs to no task, and has no context
         self.inside: Position | None = None
         self.exclusive = ""
         self.busy: dict[str, Door] = self._inherited("busy") if self.frame else {}
@@ -328,7 +327,7 @@ class Door:
         own = self.options.get("context")
         context = own if own is not None else self._inherited("context")
         schema = self.setting.context_schema
-        if schema is None or not self.runs:
+        if schema is None or self.edits:
             return context
         return schema.checked(context, inherited=own is None and context is not None)
 

@@ -18,7 +18,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
@@ -47,6 +46,7 @@ from graphkit_checkpoint.store.base import (
     check_namespace,
 )
 from graphkit_checkpoint.store.filters import check_filter, matches
+from graphkit_checkpoint.worker import Worker
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT", bound=Item)
@@ -209,8 +209,7 @@ class RowStore(BaseStore):
         self._clock = clock
         self._swept_at = -math.inf
         self.lock = threading.Lock()  # held by who uses the rows, where only one may at a time
-        self._worker_lock = threading.Lock()
-        self._worker: ThreadPoolExecutor | None = None
+        self._worker = Worker("graphkit-store")
         survive_forks(self)
 
     def __enter__(self) -> Self:
@@ -248,9 +247,7 @@ class RowStore(BaseStore):
 
     def close(self) -> None:
         """Release files, connections and threads. Using the store afterwards is an error."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.shutdown()
+        self._worker.close()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return self._carry_out(_plan(ops))
@@ -318,22 +315,14 @@ class RowStore(BaseStore):
     async def _off_loop(self, call: Callable[..., T], *args: Any) -> T:
         if not self.blocking:
             return call(*args)
-        return await asyncio.get_running_loop().run_in_executor(self._the_worker(), call, *args)
-
-    def _the_worker(self) -> ThreadPoolExecutor:
-        """The one thread that serves async callers, in the order of their calls."""
-        with self._worker_lock:
-            if self._worker is None:
-                self._worker = ThreadPoolExecutor(1, thread_name_prefix="graphkit-store")
-            return self._worker
+        return await self._worker.call(call, *args)
 
     def let_go(self) -> None:
         """Before a fork: close what must not be open on both sides."""
 
     def begin_anew(self) -> None:
         """In a forked child: threads are gone."""
-        self._worker_lock = threading.Lock()
-        self._worker = None
+        self._worker = Worker("graphkit-store")
 
 
 # --- checking a batch --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _starting = threading.Lock()
 
 
 class SyncDriver:
-    """Drives one kernel. `arrivals` carries outcomes and, from inside nodes, custom values."""
+    """Drives one kernel. `arrivals` carries outcomes and news of attempts that run, in the order they come."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -14,7 +14,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from graphkit_checkpoint.errors import UnserializableStateError
+from graphkit_checkpoint.serde import fingerprint
 
 
 class Call(NamedTuple):
@@ -24,6 +27,14 @@ class Call(NamedTuple):
     name: str
     mark: str
     ordered: bool = True
+
+
+def mark_of(value: Any) -> str:
+    """The fingerprint of what a call is given; "" for what cannot be stored."""
+    try:
+        return fingerprint(value)
+    except UnserializableStateError:
+        return ""
 
 
 class Calls:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from graphkit.engine import effects
 from graphkit.engine.attempt import Past
 from graphkit.engine.identity import TASK, call_at, call_key, call_of, lasting
-from graphkit.engine.matching import Call, Calls
+from graphkit.engine.matching import Call, Calls, mark_of
 from graphkit.engine.program import Program
 from graphkit.engine.updates import writes_of_input
 from graphkit.types import Command
-from graphkit_checkpoint.errors import UnserializableStateError
-from graphkit_checkpoint.serde import fingerprint
 
 if TYPE_CHECKING:
     from graphkit.engine.request import Request
@@ -131,13 +129,10 @@ def call_of_graph(program: Program, given: Any) -> Call:
 
 
 def _mark(program: Program, given: Any) -> str:
-    try:
-        if given is None or isinstance(given, (Command, list)):
-            return fingerprint(given)
-        writes = writes_of_input(program, given)
-        return fingerprint([(key, value) for key, value in writes if program.channels[key].stored])
-    except UnserializableStateError:
-        return ""
+    if given is None or isinstance(given, (Command, list)):
+        return mark_of(given)
+    writes = writes_of_input(program, given)
+    return mark_of([(key, value) for key, value in writes if program.channels[key].stored])
 
 
 def locate(request: Request) -> Generator[effects.Effect, Any, Request]:

@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench chaos lint types format
+.PHONY: demo test check bench profile chaos lint types format
 
 demo: $(STAMP)
 	$(RUN) examples/accounts_payable/main.py
@@ -27,7 +27,11 @@ format: $(STAMP)
 	$(VENV)/bin/ruff format .
 
 bench: $(STAMP)
-	$(RUN) benchmarks/run.py $(if $(QUICK),--quick)
+	$(RUN) -m benchmarks.run $(if $(QUICK),--quick)
+
+# A flame graph of one scenario: make profile SCENARIO="superstep, SQLite"
+profile: $(STAMP)
+	@$(RUN) -m benchmarks.flame "$(SCENARIO)"
 
 # The long forms of the safety tests. GRAPHKIT_CHAOS=0.1 takes a tenth, GRAPHKIT_SEED=n repeats a run.
 chaos: $(STAMP)

@@ -1,100 +1,39 @@
-"""Scenarios about a conversation that grows: its size on disk, and what a turn or a look at it costs.
-
-A message is a dict with a role and 1 KB of random ASCII, which nothing compresses. A *turn* is either one
-superstep of a running graph, whose node appends the message, or one invoke, whose input is the message.
-"""
+"""A conversation that grows: its size on disk, and what a turn of it or a look at it costs."""
 
 from __future__ import annotations
 
 import operator
-import random
-import string
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
-from frameworks import Framework
-from scenarios import Sample, Scenario, Target, options
+from benchmarks import limits
+from benchmarks.frameworks import Framework
+from benchmarks.messages import (
+    MESSAGE_SIZE,
+    MESSAGES,
+    Reducer,
+    chance,
+    compile_listening,
+    compile_running,
+    invoke_turns,
+    run_turns,
+)
+from benchmarks.scenario import Sample, Scenario, Sizes, Target, options
 
-TURNS = 1000
-MEMORY_TURNS = 3000
-MESSAGE_SIZE = 1024
-EARLY, LATE = range(6, 15), range(TURNS - 32, TURNS + 32)
-"""The turns that stand for turn 10 and turn 1000. As many late ones as a saver that folds does at once."""
-EARLY_RUNS = 20
+EARLY, EARLY_RUNS = range(6, 15), 20
+"""The turns that stand for turn 10, and how many runs of them are made."""
 HISTORY = 10
-VALUE_SIZE, VALUE_SUPERSTEPS = 100_000_000, 4
-
-Reducer = Callable[[Any, Any], Any]
-
-chance = random.Random(1000)
+VALUE_SUPERSTEPS = 4
 
 
-def new_message() -> dict[str, str]:
-    return {"role": "user", "content": "".join(chance.choices(string.ascii_letters, k=MESSAGE_SIZE))}
-
-
-MESSAGES = [new_message() for _ in range(MEMORY_TURNS)]
-"""Made beforehand: what a message costs to make is not what is measured."""
-
-
-def state_with(reducer: Reducer) -> Any:
-    return TypedDict("Conversation", {"messages": Annotated[list[Any], reducer], "turn": int, "goal": int})
-
-
-def compile_running(framework: Framework, saver: Any, reducer: Reducer, note: Callable[[float], None]) -> Any:
-    """A node that appends a message and runs again, until `goal` turns are done. `note` gets the moments at
-    which it begins."""
-
-    def say(state: Any) -> dict[str, Any]:
-        note(perf_counter())
-        turn = state["turn"]
-        return {"messages": [dict(MESSAGES[turn % len(MESSAGES)])], "turn": turn + 1}
-
-    def again(state: Any) -> str:
-        return framework.END if state["turn"] >= state["goal"] else "say"
-
-    graph = framework.StateGraph(state_with(reducer))
-    graph.add_node("say", say)
-    graph.add_edge(framework.START, "say")
-    graph.add_conditional_edges("say", again, ["say", framework.END])
-    return graph.compile(checkpointer=saver)
-
-
-def compile_listening(framework: Framework, saver: Any, reducer: Reducer) -> Any:
-    """One node, which counts; the messages come as input."""
-
-    def listen(state: Any) -> dict[str, int]:
-        return {"turn": state.get("turn", 0) + 1}
-
-    graph = framework.StateGraph(state_with(reducer))
-    graph.add_node("listen", listen)
-    graph.add_edge(framework.START, "listen")
-    graph.add_edge("listen", framework.END)
-    return graph.compile(checkpointer=saver)
-
-
-def run_turns(
-    framework: Framework,
-    saver: Any,
-    turns: int,
-    reducer: Reducer = operator.add,
-    note: Callable[[float], None] = lambda moment: None,
-) -> dict[str, Any]:
-    """One run of so many supersteps; returns the config of its thread."""
-    app = compile_running(framework, saver, reducer, note)
-    run = options(saver)
-    result = app.invoke({"messages": [], "turn": 0, "goal": turns}, **run)
-    assert len(result["messages"]) == turns
-    return dict(run["config"])
-
-
-def invoke_turns(app: Any, run: dict[str, Any], turns: range) -> None:
-    for turn in turns:
-        app.invoke({"messages": [dict(MESSAGES[turn % len(MESSAGES)])]}, **run)
+def late(turns: int) -> range:
+    """The turns that stand for a late one: as many as a saver that folds does at once."""
+    return range(turns - 32, turns + 32)
 
 
 # Size on disk
@@ -104,16 +43,16 @@ def stored_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())
 
 
-def size_of_run(framework: Framework, folder: Path) -> Sample:
-    """MB in files of one run of TURNS supersteps."""
-    return size_after(framework, folder, lambda saver, reducer: run_turns(framework, saver, TURNS, reducer))
+def size_of_run(framework: Framework, folder: Path, turns: int) -> Sample:
+    """MB in files of one run of so many supersteps."""
+    return size_after(framework, folder, lambda saver, reducer: run_turns(framework, saver, turns, reducer))
 
 
-def size_of_invokes(framework: Framework, folder: Path) -> Sample:
-    """MB in files of TURNS separate invokes."""
+def size_of_invokes(framework: Framework, folder: Path, turns: int) -> Sample:
+    """MB in files of so many separate invokes."""
 
     def work(saver: Any, reducer: Reducer) -> None:
-        invoke_turns(compile_listening(framework, saver, reducer), options(saver), range(TURNS))
+        invoke_turns(compile_listening(framework, saver, reducer), options(saver), range(turns))
 
     return size_after(framework, folder, work)
 
@@ -136,7 +75,7 @@ class Loaded(TypedDict):
     n: int
 
 
-def size_of_large_value(framework: Framework, folder: Path) -> Sample:
+def size_of_large_value(framework: Framework, folder: Path, size: int) -> Sample:
     """Bytes in files, after the saver is closed, for each byte of one random value that the input brings and
     that stays in the state for VALUE_SUPERSTEPS supersteps."""
     from graphkit.checkpoint.sqlite import SqliteSaver
@@ -152,11 +91,11 @@ def size_of_large_value(framework: Framework, folder: Path) -> Sample:
         graph.add_edge(source, target)
 
     def sample() -> float:
-        with SqliteSaver(folder / "large.sqlite", max_value_bytes=2 * VALUE_SIZE) as saver:
+        with SqliteSaver(folder / "large.sqlite", max_value_bytes=2 * size) as saver:
             app = graph.compile(checkpointer=saver)
-            result = app.invoke({"value": chance.randbytes(VALUE_SIZE), "n": 0}, **options(saver))
+            result = app.invoke({"value": chance.randbytes(size), "n": 0}, **options(saver))
             assert result["n"] == VALUE_SUPERSTEPS
-        return stored_bytes(folder) / VALUE_SIZE
+        return stored_bytes(folder) / size
 
     return sample
 
@@ -172,25 +111,25 @@ def seconds_per_turn(framework: Framework, saver: Any, turns: range) -> float:
     return (moments[turns.stop] - moments[turns.start]) / len(turns)
 
 
-def late_turn(framework: Framework, saver: Any) -> Sample:
-    """Seconds per turn at turn TURNS of a running graph."""
-    return lambda: seconds_per_turn(framework, saver, LATE)
+def late_turn(framework: Framework, saver: Any, turns: int) -> Sample:
+    """Seconds per turn at turn `turns` of a running graph."""
+    return lambda: seconds_per_turn(framework, saver, late(turns))
 
 
-def growth_with_turns(framework: Framework, saver: Any) -> Sample:
-    """How many times more turn TURNS of a running graph takes than turn 10 (the median of several runs)."""
+def growth_with_turns(framework: Framework, saver: Any, turns: int) -> Sample:
+    """How many times more turn `turns` of a running graph takes than turn 10 (the median of several runs)."""
 
     def sample() -> float:
         early = median(seconds_per_turn(framework, saver, EARLY) for _ in range(EARLY_RUNS))
-        return median(seconds_per_turn(framework, saver, LATE) for _ in range(3)) / early
+        return median(seconds_per_turn(framework, saver, late(turns)) for _ in range(3)) / early
 
     return sample
 
 
-def late_invoke(framework: Framework, saver: Any) -> Sample:
-    """Seconds per invoke at turn TURNS of a thread; it grows by a few turns with each sample."""
+def late_invoke(framework: Framework, saver: Any, turns: int) -> Sample:
+    """Seconds per invoke at turn `turns` of a thread; it grows by a few turns with each sample."""
     app, run = compile_listening(framework, saver, operator.add), options(saver)
-    invoke_turns(app, run, range(TURNS - 16))
+    invoke_turns(app, run, range(turns - 16))
 
     def sample() -> float:
         return seconds_per_invoke(app, run, 8)
@@ -204,10 +143,10 @@ def seconds_per_invoke(app: Any, run: dict[str, Any], turns: int) -> float:
     return (perf_counter() - started) / turns
 
 
-def growth_with_invokes(framework: Framework, saver: Any) -> Sample:
-    """How many times more invoke TURNS of a thread takes than invoke 10 (the mean of several threads)."""
+def growth_with_invokes(framework: Framework, saver: Any, turns: int) -> Sample:
+    """How many times more invoke `turns` of a thread takes than invoke 10 (the mean of several threads)."""
     app, long = compile_listening(framework, saver, operator.add), options(saver)
-    invoke_turns(app, long, range(TURNS - 32))
+    invoke_turns(app, long, range(turns - 32))
 
     def early() -> float:
         short = options(saver)
@@ -220,10 +159,10 @@ def growth_with_invokes(framework: Framework, saver: Any) -> Sample:
 # Looking
 
 
-def cold_get_state(framework: Framework, folder: Path) -> Sample:
+def cold_get_state(framework: Framework, folder: Path, turns: int) -> Sample:
     """Seconds of the first `get_state` with a saver object that has just been opened; opening is not counted."""
     with framework.savers["sqlite"](folder) as saver:
-        config = run_turns(framework, saver, TURNS)
+        config = run_turns(framework, saver, turns)
 
     def sample() -> float:
         with framework.savers["sqlite"](folder) as saver:
@@ -231,98 +170,113 @@ def cold_get_state(framework: Framework, folder: Path) -> Sample:
             started = perf_counter()
             found = app.get_state(config)
             elapsed = perf_counter() - started
-        assert len(found.values["messages"]) == TURNS
+        assert len(found.values["messages"]) == turns
         return elapsed
 
     return sample
 
 
-def history(framework: Framework, saver: Any) -> Sample:
-    """Seconds for the newest HISTORY states of a thread of TURNS turns."""
-    config = run_turns(framework, saver, TURNS)
+def history(framework: Framework, saver: Any, turns: int) -> Sample:
+    """Seconds for the newest HISTORY states of a thread of so many turns."""
+    config = run_turns(framework, saver, turns)
     app = compile_running(framework, saver, operator.add, lambda moment: None)
 
     def sample() -> float:
         started = perf_counter()
         found = list(app.get_state_history(config, limit=HISTORY))
         elapsed = perf_counter() - started
-        assert [len(one.values["messages"]) for one in found] == [TURNS - back for back in range(HISTORY)]
+        assert [len(one.values["messages"]) for one in found] == [turns - back for back in range(HISTORY)]
         return elapsed
 
     return sample
 
 
-CONVERSATIONS = [
-    Scenario(
-        f"size on disk, {TURNS} messages of 1 KB, one run, SQLite NORMAL",
-        "MB",
-        Target("at most", 1.6),
-        size_of_run,
-        "own",
-        most_pairs=1,
-    ),
-    Scenario(
-        f"size on disk, {TURNS} messages of 1 KB, {TURNS} invokes, SQLite NORMAL",
-        "MB",
-        Target("at most", 2.2),
-        size_of_invokes,
-        "own",
-        most_pairs=1,
-    ),
-    Scenario(
-        f"time per turn of a running graph at turn {TURNS}, 1 KB each, SQLite NORMAL",
-        "ms",
-        Target("ratio", 30),
-        late_turn,
-        "sqlite",
-        most_pairs=3,
-    ),
-    Scenario(
-        f"time per turn of a running graph, turn {TURNS} ÷ turn 10",
-        "×",
-        Target("at most", 1.5),
-        growth_with_turns,
-        "sqlite",
-        with_peer=False,
-    ),
-    Scenario(
-        f"time per invoke at turn {TURNS}, 1 KB each, SQLite NORMAL",
-        "ms",
-        None,
-        late_invoke,
-        "sqlite",
-        most_pairs=11,
-    ),
-    Scenario(
-        f"time per invoke, turn {TURNS} ÷ turn 10",
-        "×",
-        None,
-        growth_with_invokes,
-        "sqlite",
-        with_peer=False,
-        most_pairs=3,
-    ),
-    Scenario(
-        f"cold get_state at turn {TURNS} (saver just opened), SQLite",
-        "ms",
-        Target("ratio", 1),
-        cold_get_state,
-        "own",
-    ),
-    Scenario(
-        f"get_state_history(limit={HISTORY}) at turn {TURNS}, SQLite",
-        "ms",
-        Target("ratio", 8),
-        history,
-        "sqlite",
-    ),
-    Scenario(
-        f"size on disk ÷ size of a value of 100 MB, {VALUE_SUPERSTEPS} supersteps, SQLite",
-        "×",
-        Target("at most", 1.1),
-        size_of_large_value,
-        "own",
-        with_peer=False,
-        most_pairs=1,
-    ),
-]
+def rows(sizes: Sizes) -> list[Scenario]:
+    turns = sizes.turns
+    said = MESSAGES[:turns]
+    commit = limits.commit_sqlite(limits.BODY + MESSAGE_SIZE)
+    return [
+        Scenario(
+            f"size on disk, {turns} messages of 1 KB, one run, SQLite NORMAL",
+            "MB",
+            Target("at most", 1.6),
+            partial(size_of_run, turns=turns),
+            "own",
+            limit=limits.packed_megabytes(said),
+            most_pairs=1,
+            slow=True,
+        ),
+        Scenario(
+            f"size on disk, {turns} messages of 1 KB, {turns} invokes, SQLite NORMAL",
+            "MB",
+            Target("at most", 2.2),
+            partial(size_of_invokes, turns=turns),
+            "own",
+            limit=limits.packed_megabytes(said),
+            most_pairs=1,
+            slow=True,
+        ),
+        Scenario(
+            f"time per turn of a running graph at turn {turns}, 1 KB each, SQLite NORMAL",
+            "ms",
+            Target("ratio", 30),
+            partial(late_turn, turns=turns),
+            "sqlite",
+            limit=commit,
+            most_pairs=3,
+        ),
+        Scenario(
+            f"time per turn of a running graph, turn {turns} ÷ turn 10",
+            "×",
+            Target("at most", 1.5),
+            partial(growth_with_turns, turns=turns),
+            "sqlite",
+            with_peer=False,
+            slow=True,
+        ),
+        Scenario(
+            f"time per invoke at turn {turns}, 1 KB each, SQLite NORMAL",
+            "ms",
+            None,
+            partial(late_invoke, turns=turns),
+            "sqlite",
+            limit=commit,
+            most_pairs=11,
+        ),
+        Scenario(
+            f"time per invoke, turn {turns} ÷ turn 10",
+            "×",
+            None,
+            partial(growth_with_invokes, turns=turns),
+            "sqlite",
+            with_peer=False,
+            most_pairs=3,
+            slow=True,
+        ),
+        Scenario(
+            f"cold get_state at turn {turns} (saver just opened), SQLite",
+            "ms",
+            Target("ratio", 1),
+            partial(cold_get_state, turns=turns),
+            "own",
+            limit=limits.read_back(said),
+        ),
+        Scenario(
+            f"get_state_history(limit={HISTORY}) at turn {turns}, SQLite",
+            "ms",
+            Target("ratio", 8),
+            partial(history, turns=turns),
+            "sqlite",
+            limit=limits.read_back(said, copies=HISTORY),
+        ),
+        Scenario(
+            f"size on disk ÷ size of a value of {sizes.value_bytes // 10**6} MB, {VALUE_SUPERSTEPS} supersteps, SQLite",
+            "×",
+            Target("at most", 1.1),
+            partial(size_of_large_value, size=sizes.value_bytes),
+            "own",
+            with_peer=False,
+            most_pairs=1,
+            slow=True,
+        ),
+    ]

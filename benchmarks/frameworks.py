@@ -22,27 +22,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from databases import Commit, Databases
+from benchmarks.databases import Commit, Databases
+from benchmarks.scenario import SaverKind
 
 T = TypeVar("T")
-SaverKind = Literal[
-    "none", "memory", "sqlite", "sqlite full", "sqlite async", "postgres on", "postgres off", "own"
-]
-"""SQLite: synchronous=NORMAL, FULL, or NORMAL with the async saver. PostgreSQL: `synchronous_commit`.
-"own": no saver but the folder, for scenarios that open and close savers themselves."""
 Synchronous = Literal["NORMAL", "FULL"]
-
-# What a program writes to get a graph builder; also what the import is timed with.
-IMPORTS = {
-    "peer": "from langgraph.graph import StateGraph",
-    "graphkit": "from graphkit import StateGraph",
-}
 
 
 @dataclass(frozen=True)
 class Framework:
-    """The names a scenario needs. `savers` maps a kind to a context manager that opens one in a folder."""
+    """The names a scenario needs. `importing` is what a program writes to get a graph builder. `savers` maps a kind
+    to a context manager that opens one in a folder."""
 
+    name: str
+    importing: str
     StateGraph: Any
     START: str
     END: str
@@ -58,7 +51,7 @@ class Framework:
         return self.loop.run(coroutine)
 
 
-def load_peer(databases: Databases) -> Framework:
+def load_langgraph(databases: Databases) -> Framework:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.checkpoint.sqlite import SqliteSaver
     from langgraph.graph import END, START, StateGraph
@@ -92,7 +85,10 @@ def load_peer(databases: Databases) -> Framework:
             yield saver
 
     savers = savers_of(InMemorySaver, open_sqlite, open_async, open_postgres)
-    return Framework(StateGraph, START, END, Command, Send, interrupt, add_messages, savers, loop)
+    importing = "from langgraph.graph import StateGraph"
+    return Framework(
+        "LangGraph", importing, StateGraph, START, END, Command, Send, interrupt, add_messages, savers, loop
+    )
 
 
 async def set_normal(connection: Any) -> None:
@@ -128,7 +124,10 @@ def load_graphkit(databases: Databases) -> Framework:
             yield saver
 
     savers = savers_of(InMemorySaver, open_sqlite, open_async, open_postgres)
-    return Framework(StateGraph, START, END, Command, Send, interrupt, add_messages, savers, loop)
+    importing = "from graphkit import StateGraph"
+    return Framework(
+        "graphkit", importing, StateGraph, START, END, Command, Send, interrupt, add_messages, savers, loop
+    )
 
 
 @contextmanager
@@ -156,12 +155,10 @@ def savers_of(
     open_postgres: Callable[..., AbstractContextManager[Any]],
 ) -> Mapping[SaverKind, Callable[[Path], AbstractContextManager[Any]]]:
     return {
-        "none": lambda folder: nullcontext(),
         "memory": lambda folder: nullcontext(in_memory()),
         "sqlite": open_sqlite,
         "sqlite full": partial(open_sqlite, synchronous="FULL"),
         "sqlite async": open_async,
         "postgres on": partial(open_postgres, commit="on"),
         "postgres off": partial(open_postgres, commit="off"),
-        "own": nullcontext,
     }

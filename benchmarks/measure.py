@@ -1,8 +1,8 @@
 """Run every scenario in pairs, peer and graphkit in turn in this one process, and print rows as JSON.
 
-Figures on a shared machine wander, but both halves of a pair meet the same weather: the ratio of each pair
-is taken, and the median and the quartiles of those ratios are reported. Which of the two goes first changes
-from pair to pair. Started by run.py, in the environment that has both frameworks.
+Figures on a shared machine wander, but both halves of a pair meet the same weather: the ratio of each pair is
+taken, and the median and the quartiles of those ratios are reported. The bare limit is the third of a pair. Who goes
+first changes from pair to pair. Started by run.py, in the environment that has all frameworks.
 """
 
 from __future__ import annotations
@@ -11,129 +11,111 @@ import argparse
 import gc
 import json
 import math
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from statistics import mean, median, quantiles
 from time import perf_counter
+from typing import Any, Literal
 
-from conversations import CONVERSATIONS, MEMORY_TURNS
-from databases import Databases
-from frameworks import IMPORTS, Framework, load_graphkit, load_peer
-from processes import can_trace, fsyncs_per_superstep, memory_of_turns
-from programs import PROGRAMS
-from scenarios import SCENARIOS, Sample, Scenario, Target, Unit
+from benchmarks.agent_frameworks import load_graphkit_agents, load_strands
+from benchmarks.databases import Databases
+from benchmarks.frameworks import load_graphkit, load_langgraph
+from benchmarks.groups import groups
+from benchmarks.processes import can_trace
+from benchmarks.scenario import FULL, QUICK, Sample, Scenario, Unit
 
 # A single sample can be shorter than one tick of a busy machine; it is repeated for at least this long.
 SECONDS_PER_MEASUREMENT = 0.05
 SCALES = {"µs": 1e6, "ms": 1e3}
 
-# The child reports its own peak. Where there is /proc it is read there: `getrusage` counts, for a process
-# that was started by another, what that other one had in memory.
-REPORT_PEAK = (
-    "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
-    if sys.platform == "linux"
-    else "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-)
-PEAK_UNITS_PER_MIB = 2**20 if sys.platform == "darwin" else 2**10
+Side = Literal["peer", "graphkit", "limit"]
+Pair = dict[Side, float]
+"""What was measured in turn. Always graphkit; the other two where the scenario has them."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, values in `unit`; `quartiles` are those of the pairs' ratios."""
+    """One line of the table, values in `unit`. `ratio` is peer ÷ graphkit and `distance` graphkit ÷ limit, both with
+    the quartiles of the pairs."""
 
+    group: str
     metric: str
     unit: Unit
+    peer_name: str | None
     peer: float | None
     graphkit: float
+    limit: float | None
+    limit_is: str | None
     ratio: float | None
     quartiles: tuple[float, float] | None
+    distance: float | None
+    distance_quartiles: tuple[float, float] | None
     target: str
+    judged: str | None
+    wanted: float | None
     met: bool | None
+    stretched: bool
+    pairs: int
+    quick: bool
 
 
-def summarize(metric: str, unit: Unit, target: Target | None, pairs: list[tuple[float | None, float]]) -> Row:
-    scale = SCALES.get(unit, 1)
-    graphkit = median(ours for _, ours in pairs) * scale
-    peers = [peer for peer, _ in pairs if peer is not None]
-    ratios = [peer / ours for peer, ours in pairs if peer is not None]
-    ratio = median(ratios) if ratios else None
+@dataclass(frozen=True)
+class Missing:
+    """A line that could not be measured. `failed`: it should have been."""
+
+    missing: str
+    why: str
+    failed: bool = False
+
+
+def summarize(group: str, scenario: Scenario, pairs: list[Pair], quick: bool = False) -> Row:
+    target = scenario.target
+    graphkit = middle(pairs, "graphkit", scenario.unit)
+    assert graphkit is not None
+    ratio, quartiles = quotient(pairs, "peer", "graphkit")
+    distance, distance_quartiles = quotient(pairs, "graphkit", "limit")
     return Row(
-        metric=metric,
-        unit=unit,
-        peer=median(peers) * scale if peers else None,
+        group=group,
+        metric=scenario.metric,
+        unit=scenario.unit,
+        peer_name=scenario.peer if scenario.with_peer else None,
+        peer=middle(pairs, "peer", scenario.unit),
         graphkit=graphkit,
+        limit=middle(pairs, "limit", scenario.unit),
+        limit_is=None if scenario.limit is None else scenario.limit.what,
         ratio=ratio,
-        quartiles=spread(ratios) if ratios else None,
+        quartiles=quartiles,
+        distance=distance,
+        distance_quartiles=distance_quartiles,
         target="–" if target is None else str(target),
+        judged=None if target is None else target.judged,
+        wanted=None if target is None else target.value,
         met=None if target is None else target.is_met(graphkit, ratio),
+        stretched=target is not None and target.is_stretched(ratio),
+        pairs=len(pairs),
+        quick=quick,
     )
+
+
+def middle(pairs: list[Pair], side: Side, unit: Unit) -> float | None:
+    values = [pair[side] for pair in pairs if side in pair]
+    return median(values) * SCALES.get(unit, 1) if values else None
+
+
+def quotient(pairs: list[Pair], above: Side, below: Side) -> tuple[float | None, tuple[float, float] | None]:
+    """Median and quartiles of the quotients of the pairs."""
+    values = [pair[above] / pair[below] for pair in pairs if above in pair and below in pair]
+    return (median(values), spread(values)) if values else (None, None)
 
 
 def spread(values: list[float]) -> tuple[float, float]:
     lower, _, upper = quantiles(values, method="inclusive") if len(values) > 1 else values * 3
     return lower, upper
-
-
-def measure_imports(pairs: int) -> list[Row]:
-    """Time and peak memory of a process that imports the graph builder and ends."""
-    for statement in IMPORTS.values():
-        import_once(statement)  # writes the bytecode files
-    taken = []
-    for number in range(pairs):
-        order = list(IMPORTS) if number % 2 else list(reversed(IMPORTS))
-        taken.append({name: import_once(IMPORTS[name]) for name in order})
-    times: list[tuple[float | None, float]] = [(pair["peer"][0], pair["graphkit"][0]) for pair in taken]
-    peaks: list[tuple[float | None, float]] = [(pair["peer"][1], pair["graphkit"][1]) for pair in taken]
-    return [
-        summarize("import StateGraph, whole process", "ms", Target("ratio", 6), times),
-        summarize("import StateGraph, peak memory", "MiB", Target("ratio", 2.5), peaks),
-    ]
-
-
-def import_once(statement: str) -> tuple[float, float]:
-    command = [sys.executable, "-c", f"{statement}; {REPORT_PEAK}"]
-    started = perf_counter()
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return perf_counter() - started, int(done.stdout) / PEAK_UNITS_PER_MIB
-
-
-def measure_fsyncs(pairs: int) -> Iterable[Row]:
-    """Both with a saver at synchronous=FULL. A count hardly varies, so a few pairs do. It is a little above a
-    whole number because SQLite syncs a few times more whenever it moves 1000 pages from its log."""
-    if not can_trace():
-        print("not measured: fsyncs (strace is missing or may not trace)", file=sys.stderr)
-        return
-    taken: list[tuple[float | None, float]] = [
-        (fsyncs_per_superstep("peer"), fsyncs_per_superstep("graphkit")) for _ in range(min(pairs, 3))
-    ]
-    metric = "fsync and fdatasync calls per superstep (by strace), SQLite FULL"
-    yield summarize(metric, "fsyncs", Target("rounded", 1), taken)
-
-
-def measure_memory(pairs: int) -> Row:
-    """Without the peer, whose one run would take gigabytes."""
-    taken: list[tuple[float | None, float]] = [
-        (None, memory_of_turns("graphkit", MEMORY_TURNS)) for _ in range(min(pairs, 3))
-    ]
-    metric = f"memory, in-memory saver, one run of {MEMORY_TURNS} turns of 1 KB (rise of the peak RSS)"
-    return summarize(metric, "MB", Target("at most", 24), taken)
-
-
-def measure_scenario(scenario: Scenario, peer: Framework, graphkit: Framework, pairs: int) -> Row:
-    taken: list[tuple[float | None, float]] = []
-    with ExitStack() as stack:
-        ours = prepare(scenario, graphkit, stack)
-        theirs = prepare(scenario, peer, stack) if scenario.with_peer else None
-        for number in range(min(pairs, scenario.most_pairs or pairs)):
-            order = (theirs, ours) if number % 2 else (ours, theirs)
-            figures = {one: one.take() for one in order if one is not None}
-            taken.append((figures[theirs] if theirs else None, figures[ours]))
-    return summarize(scenario.metric, scenario.unit, scenario.target, taken)
 
 
 class Steady:
@@ -154,37 +136,91 @@ class Steady:
         return mean(self.sample() for _ in range(self.repeats))
 
 
-def prepare(scenario: Scenario, framework: Framework, stack: ExitStack) -> Steady:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    saver = stack.enter_context(framework.savers[scenario.saver](folder))
-    return Steady(scenario.prepare(framework, saver), once=scenario.most_pairs is not None)
+class Measurement:
+    """Everything that scenarios are measured with, loaded when the first one needs it."""
+
+    def __init__(self, databases: Databases) -> None:
+        self.databases = databases
+        self.langgraph = cache(lambda: load_langgraph(databases))
+        self.strands = cache(lambda: load_strands(databases))
+        self.graphs = cache(lambda: load_graphkit(databases))
+        self.agents = cache(lambda: load_graphkit_agents(databases))
+
+    def measure(self, scenario: Scenario, most_pairs: int) -> list[Pair]:
+        taken: list[Pair] = []
+        with ExitStack() as stack:
+            sides = self.sides(scenario, stack)
+            for number in range(min(most_pairs, scenario.most_pairs or most_pairs)):
+                order = sides if number % 2 else sides[::-1]
+                taken.append({side: steady.take() for side, steady in order})
+        return taken
+
+    def sides(self, scenario: Scenario, stack: ExitStack) -> list[tuple[Side, Steady]]:
+        once = scenario.most_pairs is not None
+        ours = self.sample(scenario, self.graphkit(scenario), stack)
+        sides: list[tuple[Side, Steady]] = [("graphkit", Steady(ours, once))]
+        if scenario.with_peer:
+            theirs = self.sample(scenario, self.peer(scenario), stack)
+            sides.insert(0, ("peer", Steady(theirs, once)))
+        if scenario.limit is not None:
+            bare = stack.enter_context(scenario.limit.open(new_folder(stack), self.databases))
+            sides.append(("limit", Steady(bare, once)))
+        return sides
+
+    def graphkit(self, scenario: Scenario) -> Any:
+        return self.agents() if scenario.peer == "Strands" else self.graphs()
+
+    def peer(self, scenario: Scenario) -> Any:
+        return self.strands() if scenario.peer == "Strands" else self.langgraph()
+
+    def sample(self, scenario: Scenario, framework: Any, stack: ExitStack) -> Sample:
+        if scenario.saver == "none":
+            return scenario.prepare(framework, None)
+        folder = new_folder(stack)
+        if scenario.saver == "own":
+            return scenario.prepare(framework, folder)
+        return scenario.prepare(framework, stack.enter_context(framework.savers[scenario.saver](folder)))
+
+    def lacks(self, scenario: Scenario) -> str | None:
+        """What is not on this machine."""
+        if scenario.needs_postgres and not self.databases.available:
+            return "no PostgreSQL"
+        if scenario.needs_strace and not can_trace():
+            return "strace is missing or may not trace"
+        return None
 
 
-def measure_all(pairs: int, only: str) -> Iterator[Row]:
-    """Rows with `only` in their metric."""
-    if only in "import StateGraph":
-        yield from measure_imports(pairs)
+def new_folder(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+
+def measure_all(pairs: int, quick: bool, only: str) -> Iterator[Row | Missing]:
+    """Rows with `only` in their metric. One that fails takes no other with it."""
     with Databases() as databases:
-        peer, graphkit = load_peer(databases), load_graphkit(databases)
-        for scenario in (*SCENARIOS, *CONVERSATIONS, *PROGRAMS):
-            if only not in scenario.metric:
-                continue
-            if scenario.saver.startswith("postgres") and not databases.available:
-                print(f"not measured: {scenario.metric} (no PostgreSQL)", file=sys.stderr)
-                continue
-            yield measure_scenario(scenario, peer, graphkit, pairs)
-    if only in "fsyncs":
-        yield from measure_fsyncs(pairs)
-    if only in "memory":
-        yield measure_memory(pairs)
+        measurement = Measurement(databases)
+        for group, scenarios in groups(QUICK if quick else FULL).items():
+            for scenario in scenarios:
+                if only not in scenario.metric or (quick and scenario.slow):
+                    continue
+                if lacking := measurement.lacks(scenario):
+                    yield Missing(scenario.metric, lacking)
+                    continue
+                try:
+                    taken = measurement.measure(scenario, pairs)
+                except Exception as error:
+                    traceback.print_exc()
+                    yield Missing(scenario.metric, f"{type(error).__name__}: {error}", failed=True)
+                else:
+                    yield summarize(group, scenario, taken, quick)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--pairs", type=int, required=True)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, and no slow rows")
     parser.add_argument("--only", default="", help="measure rows with this text only")
     arguments = parser.parse_args()
-    for row in measure_all(arguments.pairs, arguments.only):
+    for row in measure_all(arguments.pairs, arguments.quick, arguments.only):
         print(json.dumps(asdict(row)), flush=True)
 
 

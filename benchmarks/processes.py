@@ -1,6 +1,7 @@
-"""What is seen only from outside a process: system calls and memory. Each figure has a child of its own.
+"""What is seen only from outside a process: system calls, memory and the import. Each figure has a child of its own.
 
-Run as a program, this file is the child: `processes.py TASK FRAMEWORK SIZE`.
+Run as a program, this file is the child: `python -m benchmarks.processes TASK FRAMEWORK SIZE`. The framework
+"bare" is none.
 """
 
 from __future__ import annotations
@@ -10,18 +11,37 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from shutil import which
+from time import perf_counter
 
-from conversations import run_turns
-from databases import Databases
-from frameworks import Framework, load_graphkit, load_peer
-from scenarios import LONG, SHORT, add_one, compile_loop, options
+import msgpack  # type: ignore[import-untyped]
 
-LOADERS = {"peer": load_peer, "graphkit": load_graphkit}
+from benchmarks.databases import Databases
+from benchmarks.frameworks import load_graphkit, load_langgraph
+from benchmarks.limits import Rows
+from benchmarks.messages import MESSAGES, run_turns
+from benchmarks.scenario import Sizes, options
+from benchmarks.supersteps import add_one, compile_loop
+
+LOADERS = {"LangGraph": load_langgraph, "graphkit": load_graphkit}
+THIS = "benchmarks.processes"
 TRACE = ("strace", "-f", "-c", "-U", "calls,name", "-e", "trace=fsync,fdatasync")
 
+# A child reports its own peak. Where there is /proc it is read there: `getrusage` counts, for a process that was
+# started by another, what that other one had in memory.
+REPORT_PEAK = (
+    "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
+    if sys.platform == "linux"
+    else "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+)
+PEAK_UNIT = 1 if sys.platform == "darwin" else 2**10
+"""Bytes."""
 
+
+@cache
 def can_trace() -> bool:
     """Whether system calls can be counted here: strace is there and may trace."""
     if which("strace") is None:
@@ -29,9 +49,34 @@ def can_trace() -> bool:
     return subprocess.run([*TRACE, "true"], capture_output=True, check=False).returncode == 0
 
 
-def fsyncs_per_superstep(name: str) -> float:
-    """Calls of fsync and fdatasync of a whole process with LONG supersteps less those of one with SHORT."""
-    return (count_fsyncs(name, LONG) - count_fsyncs(name, SHORT)) / (LONG - SHORT)
+def run_child(task: str, name: str, size: int, before: tuple[str, ...] = ()) -> str:
+    command = [*before, sys.executable, "-m", THIS, task, name, str(size)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+# Importing
+
+
+def import_time(importing: str) -> float:
+    """Seconds of a process that imports and ends."""
+    started = perf_counter()
+    subprocess.run([sys.executable, "-c", importing], check=True)
+    return perf_counter() - started
+
+
+def import_peak(importing: str) -> float:
+    """MiB at the peak of a process that imports and ends."""
+    command = [sys.executable, "-c", f"{importing}; {REPORT_PEAK}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return int(done.stdout) * PEAK_UNIT / 2**20
+
+
+# Counting
+
+
+def fsyncs_per_superstep(name: str, sizes: Sizes) -> float:
+    """Calls of fsync and fdatasync of a whole process with many supersteps less those of one with few."""
+    return (count_fsyncs(name, sizes.long) - count_fsyncs(name, sizes.short)) / (sizes.long - sizes.short)
 
 
 def count_fsyncs(name: str, supersteps: int) -> int:
@@ -46,20 +91,29 @@ def memory_of_turns(name: str, turns: int) -> float:
     return float(run_child("turns", name, turns))
 
 
-def run_child(task: str, name: str, size: int, before: tuple[str, ...] = ()) -> str:
-    command = [*before, sys.executable, __file__, task, name, str(size)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 # In the child
 
 
-def run_supersteps(framework: Framework, supersteps: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, framework.savers["sqlite full"](Path(folder)) as saver:
-        compile_loop(framework, saver, add_one).invoke({"n": 0, "goal": supersteps}, **options(saver))
+def run_supersteps(name: str, supersteps: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        if name == "bare":
+            with closing(Rows(Path(folder) / "bare.sqlite", "FULL")) as rows:
+                for _ in range(supersteps):
+                    rows.commit()
+            return
+        framework = LOADERS[name](Databases())
+        with framework.savers["sqlite full"](Path(folder)) as saver:
+            compile_loop(framework, saver, add_one).invoke({"n": 0, "goal": supersteps}, **options(saver))
 
 
-def report_memory(framework: Framework, turns: int) -> None:
+def report_memory(name: str, turns: int) -> None:
+    if name == "bare":
+        before = peak_in_bytes()
+        kept = [msgpack.packb(message) for message in MESSAGES[:turns]]
+        assert len(kept) == turns
+        print((peak_in_bytes() - before) / 1e6)
+        return
+    framework = LOADERS[name](Databases())
     with framework.savers["memory"](Path()) as saver:
         run_turns(framework, saver, 10)  # what is imported and made once is not what turns cost
         gc.collect()
@@ -73,18 +127,17 @@ def peak_in_bytes() -> int:
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
+        return int(line.split()[1]) * PEAK_UNIT
     import resource
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * PEAK_UNIT
 
 
-TASKS: dict[str, Callable[[Framework, int], None]] = {"supersteps": run_supersteps, "turns": report_memory}
+TASKS: dict[str, Callable[[str, int], None]] = {"supersteps": run_supersteps, "turns": report_memory}
 
 
 def main(task: str, name: str, size: str) -> None:
-    TASKS[task](LOADERS[name](Databases()), int(size))
+    TASKS[task](name, int(size))
 
 
 if __name__ == "__main__":

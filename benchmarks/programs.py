@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Annotated, Any, TypedDict
 
-from frameworks import Framework
 from pydantic import BaseModel, Field
-from scenarios import Counter, Sample, Scenario, build_chain, forget, options
 
-CHAIN = 100
-JOKES = 100
-AGENT_TURNS = 100
-WIDE_STATES = ((25, 300), (9, 1200))
-"""(entries of each field, fields)."""
-DICT_SIZE = 2500
-"""Entries of the one dict of a wide dict."""
+from benchmarks.frameworks import Framework
+from benchmarks.scenario import Sample, Scenario, Sizes, forget, options
+from benchmarks.supersteps import Counter, build_chain
+
 ROUNDS = 3
 
 
@@ -39,8 +35,8 @@ def run_of(app: Any, saver: Any, given: Callable[[], Any]) -> Sample:
     return sample
 
 
-def chain(framework: Framework, saver: Any) -> Sample:
-    app = build_chain(framework, CHAIN).compile(checkpointer=saver)
+def chain(framework: Framework, saver: Any, nodes: int) -> Sample:
+    app = build_chain(framework, nodes).compile(checkpointer=saver)
     return run_of(app, saver, lambda: Counter(n=0, goal=0))
 
 
@@ -54,8 +50,8 @@ class Subjects(TypedDict):
     jokes: Annotated[list[str], operator.add]
 
 
-def fan_out_to_subgraph(framework: Framework, saver: Any) -> Sample:
-    """JOKES tasks in one superstep, each a graph of two nodes, one of which may go round again."""
+def fan_out_to_subgraph(framework: Framework, saver: Any, jokes: int) -> Sample:
+    """So many tasks in one superstep, each a graph of two nodes, one of which may go round again."""
 
     def edit(state: Joke) -> dict[str, Any]:
         return {"subject": f"{state['subject']} - hohoho"}
@@ -85,7 +81,7 @@ def fan_out_to_subgraph(framework: Framework, saver: Any) -> Sample:
     outer.add_conditional_edges(framework.START, spread, ["joke"])
     outer.add_edge("joke", framework.END)
     app = outer.compile(checkpointer=saver)
-    return run_of(app, saver, lambda: {"subjects": [f"subject {number}" for number in range(JOKES)]})
+    return run_of(app, saver, lambda: {"subjects": [f"subject {number}" for number in range(jokes)]})
 
 
 def entries(count: int) -> dict[str, list[Any]]:
@@ -122,17 +118,13 @@ def field_names(fields: int) -> list[str]:
     return [f"field_{number}" for number in range(fields)]
 
 
-def wide_state(size: int, fields: int) -> Callable[[Framework, Any], Sample]:
+def wide_state(framework: Framework, saver: Any, size: int, fields: int) -> Sample:
     """A state of so many fields, each a dict with `size` entries."""
-
-    def prepare(framework: Framework, saver: Any) -> Sample:
-        names = field_names(fields)
-        schema: Any = TypedDict("Wide", {**dict.fromkeys(names, dict), "rounds": int, "gathered": dict})  # type: ignore[misc]
-        graph = add_rounds(framework, framework.StateGraph(schema), names[0], names[1])
-        given = {**{name: entries(size) for name in names}, "rounds": 0}
-        return run_of(graph.compile(checkpointer=saver), saver, lambda: given)
-
-    return prepare
+    names = field_names(fields)
+    schema: Any = TypedDict("Wide", {**dict.fromkeys(names, dict), "rounds": int, "gathered": dict})  # type: ignore[misc]
+    graph = add_rounds(framework, framework.StateGraph(schema), names[0], names[1])
+    given = {**{name: entries(size) for name in names}, "rounds": 0}
+    return run_of(graph.compile(checkpointer=saver), saver, lambda: given)
 
 
 class OneDict(TypedDict):
@@ -143,35 +135,35 @@ class OneDict(TypedDict):
     gathered: dict[str, Any]
 
 
-def wide_dict(framework: Framework, saver: Any) -> Sample:
+def wide_dict(framework: Framework, saver: Any, size: int) -> Sample:
     """A state with one dict of many entries."""
     graph = add_rounds(framework, framework.StateGraph(OneDict), "left", "right")
-    given = {"large": entries(DICT_SIZE), "rounds": 0}
+    given = {"large": entries(size), "rounds": 0}
     return run_of(graph.compile(checkpointer=saver), saver, lambda: given)
 
 
-def pydantic_state(framework: Framework, saver: Any) -> Sample:
-    """The first wide state as a pydantic model, which validates what every node is given."""
-    size, fields = WIDE_STATES[0]
+def pydantic_state(framework: Framework, saver: Any, size: int, fields: int) -> Sample:
+    """A wide state as a pydantic model, which validates what every node is given."""
     names = field_names(fields)
     annotations: dict[str, Any] = {**dict.fromkeys(names, dict), "rounds": int, "gathered": dict}
-    defaults = {"gathered": Field(default_factory=dict)}
+    defaults: dict[str, Any] = {"gathered": Field(default_factory=dict)}
     schema: Any = type("WideModel", (BaseModel,), {"__annotations__": annotations, **defaults})
     graph = add_rounds(framework, framework.StateGraph(schema), names[0], names[1])
     given = {**{name: entries(size) for name in names}, "rounds": 0}
     return run_of(graph.compile(checkpointer=saver), saver, lambda: given)
 
 
-def react_agent(framework: Framework, saver: Any) -> Sample:
-    """AGENT_TURNS turns of a model that asks for a tool, with the conversation in the state."""
+def react_agent(framework: Framework, saver: Any, turns: int) -> Sample:
+    """So many turns of a model that asks for a tool, with the conversation in the state."""
 
-    schema: Any = TypedDict("Conversation", {"messages": Annotated[list[Any], framework.add_messages]})
+    fields = {"messages": Annotated[list[Any], framework.add_messages]}
+    schema: Any = TypedDict("Conversation", fields)  # type: ignore[misc]
 
     def model(state: Any) -> dict[str, Any]:
         turn = len(state["messages"]) // 2
         calls = [{"name": "search", "args": {"query": f"question {turn}"}, "id": f"call-{turn}"}]
         message = {"role": "assistant", "content": f"turn {turn}", "id": f"model-{turn}"}
-        return {"messages": [{**message, "tool_calls": calls} if turn < AGENT_TURNS else message]}
+        return {"messages": [{**message, "tool_calls": calls} if turn < turns else message]}
 
     def tools(state: Any) -> dict[str, Any]:
         turn = len(state["messages"]) // 2 - 1
@@ -193,15 +185,20 @@ def react_agent(framework: Framework, saver: Any) -> Sample:
     return run_of(app, saver, lambda: {"messages": [{"role": "user", "content": "go", "id": "user"}]})
 
 
-def _row(metric: str, prepare: Callable[[Framework, Any], Sample]) -> Scenario:
-    return Scenario(f"program: {metric}", "ms", None, prepare, "memory")
+def row(metric: str, prepare: Callable[..., Sample], **size: int) -> Scenario:
+    return Scenario(f"program: {metric}", "ms", None, partial(prepare, **size), "memory")
 
 
-PROGRAMS = [
-    _row(f"chain of {CHAIN} nodes", chain),
-    _row(f"fan-out to {JOKES} subgraphs", fan_out_to_subgraph),
-    *(_row(f"wide state, {size} × {fields}", wide_state(size, fields)) for size, fields in WIDE_STATES),
-    _row(f"wide dict of {DICT_SIZE} entries", wide_dict),
-    _row("pydantic state, {} × {}".format(*WIDE_STATES[0]), pydantic_state),
-    _row(f"react agent, {AGENT_TURNS} turns", react_agent),
-]
+def rows(sizes: Sizes) -> list[Scenario]:
+    first = sizes.wide_states[0]
+    return [
+        row(f"chain of {sizes.chain} nodes", chain, nodes=sizes.chain),
+        row(f"fan-out to {sizes.jokes} subgraphs", fan_out_to_subgraph, jokes=sizes.jokes),
+        *(
+            row(f"wide state, {size} × {fields}", wide_state, size=size, fields=fields)
+            for size, fields in sizes.wide_states
+        ),
+        row(f"wide dict of {sizes.dict_entries} entries", wide_dict, size=sizes.dict_entries),
+        row("pydantic state, {} × {}".format(*first), pydantic_state, size=first[0], fields=first[1]),
+        row(f"react agent, {sizes.react_turns} turns", react_agent, turns=sizes.react_turns),
+    ]

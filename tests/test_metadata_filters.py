@@ -57,7 +57,7 @@ VALUES: list[Any] = [
     {"a": [None, {"b": ()}]},
     frozenset({1}),
 ]
-PAIRS = {"InMemorySaver": 4_000, "SqliteSaver": 1_000, "PostgresSaver": 500}
+PAIRS = {"InMemorySaver": 4_000, "LiveSaver": 500, "SqliteSaver": 1_000, "PostgresSaver": 500}
 """It is the same code for all; a database adds that keys and values never get near its SQL."""
 
 

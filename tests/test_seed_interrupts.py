@@ -1,7 +1,6 @@
 """The seed's code samples on interrupts, with the imports changed and little else.
 
-The samples that need `create_react_agent` and tools are left out; a node that calls a tool stands for
-them (L8).
+Those that need `create_react_agent` and tools are in `tests/prebuilt/test_seed_review_tool_calls.py` (L8, L9).
 """
 
 import operator

@@ -168,16 +168,22 @@ class BaseCheckpointSaver(SaverInterface, ABC):
         if self.ttl is not None and claims:
             self._sweep_now_and_then()
         # The claim compares with what was seen here, so a later change makes it fail.
-        thread, saved = self.find(thread_id, namespace, checkpoint_id)
+        thread, saved = self.find_for_run(thread_id, namespace, checkpoint_id)
         holder = thread.holder if thread else None
         if claims:
             refuse_busy(thread_id, holder)
         if claims and holder is not None:
             # It may have given the thread back since it was read: only what is still there has been abandoned.
-            thread, saved = self.find(thread_id, namespace, checkpoint_id)
+            thread, saved = self.find_for_run(thread_id, namespace, checkpoint_id)
             holder = thread.holder if thread else None
             refuse_busy(thread_id, holder)
         return Opening(thread, saved, holder is not None)
+
+    def find_for_run(
+        self, thread_id: str, namespace: str, checkpoint_id: str | None
+    ) -> tuple[ThreadState | None, Saved | None]:
+        """`find` for a run that goes on from there and will change no value in place."""
+        return self.find(thread_id, namespace, checkpoint_id)
 
     def _sweep_now_and_then(self) -> None:
         now = time.monotonic()
@@ -192,7 +198,7 @@ class BaseCheckpointSaver(SaverInterface, ABC):
     def commit(self, commit: Commit) -> None:
         """Encode and write. Raises `UnserializableStateError` and `StateTooLargeError` before anything is
         written, `ConcurrentUpdateError` if the claim fails, `LeaseLostError` if it was lost."""
-        self.write(encode(self.layout, commit))
+        self.write(self.encode(commit))
 
     def encode(self, commit: Commit) -> Rows:
         """The first half of `commit`, for callers that write later: values are read now."""

@@ -6,6 +6,8 @@ for ever: add, never change.
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -111,10 +113,34 @@ def _zone_fields(zone: Any) -> list[Any]:
 def _zone(key: str) -> Any:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+    problem = f"A stored time zone, {key!r}, is not known on this machine."
+    if not _is_zone_key(typed(str, key)):
+        raise CheckpointCorruptError(f"{key!r} is no name of a time zone.")
+    # Where the system does not have it, ZoneInfo imports a package whose name is made of the key.
+    if not _is_on_disk(key) and key not in _known_zones():
+        raise UnknownTypeError(problem)
     try:
-        return ZoneInfo(typed(str, key))
+        return ZoneInfo(key)
     except ZoneInfoNotFoundError as error:
-        raise UnknownTypeError(f"A stored time zone, {key!r}, is not known on this machine.") from error
+        raise UnknownTypeError(problem) from error
+
+
+def _is_zone_key(key: str) -> bool:
+    parts = key.split("/")
+    return all(parts) and {".", ".."}.isdisjoint(parts) and "\0" not in key and "\\" not in key
+
+
+def _is_on_disk(key: str) -> bool:
+    from zoneinfo import TZPATH
+
+    return any(os.path.isfile(os.path.join(folder, key)) for folder in TZPATH)
+
+
+@functools.cache
+def _known_zones() -> frozenset[str]:
+    from zoneinfo import available_timezones
+
+    return frozenset(available_timezones())
 
 
 def _uuid(integer: bytes, safety: int | None) -> Any:

@@ -8,7 +8,8 @@ A list or dict is kept as a *log* of its items. A superstep that adds to it writ
 items, and a version is a log and a length, so every checkpoint of the history, and every branch, reads from
 the same rows. About `FOLD` small rows at the end of a log are folded into one; a length cuts that as well.
 A branch that goes on from the middle of a log begins one of its own that builds on the first. So the bytes
-written, the rows read and the space taken are all linear in what changed.
+written, the rows read and the space taken are all linear in what changed. A single value that is small has no row:
+it is in the checkpoint's own, and again in the next base.
 
 Every body is msgpack with a checksum that covers the row's key as well, so a row that was damaged or moved
 is noticed; with a cipher it is encrypted, bound to the same key.
@@ -16,7 +17,7 @@ is noticed; with a cipher it is encrypted, bound to the same key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
@@ -30,17 +31,18 @@ from graphkit_checkpoint.errors import (
     EncryptionError,
     StateTooLargeError,
 )
-from graphkit_checkpoint.records import (
-    Pending,
-    ThreadState,
-)
+from graphkit_checkpoint.records import Pending, ThreadState, Version
 from graphkit_checkpoint.serde import unpack
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+FORMATS: Final = (2, FORMAT)
+"""Those that are read: before the third every value had a row of its own."""
 PLAIN, LIST, MAP, SEGMENT = 0, 1, 2, 4
 """Kinds of value rows: one value; items of a list; pairs of a dict. `SEGMENT` is added to folded rows."""
 
 SMALLEST_BASE: Final = 8
+SMALL: Final = 64
+"""The most bytes of a single value that is kept in its checkpoint's row."""
 FOLD: Final = 64
 LOOSE_BYTES: Final = 16 * 1024
 """Rows larger than this stay as they are: what folding saves is the cost of many small rows."""
@@ -54,6 +56,7 @@ _BODY_TYPES: Final[tuple[Any, ...]] = (
     int, (int, float), str, (bytes, NoneType), dict, (bytes, NoneType), dict, list, (list, NoneType), (dict, NoneType),
 )  # fmt: skip
 _GIVEN_TYPES: Final = ((str, bytes), (str, str, str, int, int))
+_VERSION_TYPES: Final = ((str, int), (str, int, bytes))
 
 _plain = Packer(buf_size=4096)
 """Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
@@ -132,8 +135,9 @@ class Rows:
 class CheckpointBody(NamedTuple):
     """What a checkpoint row's body holds. `versions` is None unless the row is a base.
 
-    `changed` maps channels to None (a value of this checkpoint), n (a log that begins here, with n items) or
-    -n (the log that the parent saw, now with n items). `given` has [channel, packed value], or
+    `changed` maps channels to a packed value, None (a value of this checkpoint with a row of its own), n (a log
+    that begins here, with n items) or -n (the log that the parent saw, now with n items). `versions` maps them to
+    [log, length], or [log, -1, packed value]. `given` has [channel, packed value], or
     [channel, source, log, start, length] for what is stored under the channel `source` (length -1: a value).
     """
 
@@ -143,10 +147,15 @@ class CheckpointBody(NamedTuple):
     metadata: bytes | None
     control: dict[str, Any]
     work: bytes | None
-    changed: dict[str, int | None]
+    changed: dict[str, int | bytes | None]
     cleared: list[str]
     given: list[Any] | None
     versions: dict[str, Any] | None
+
+
+def listed(versions: Mapping[str, Version]) -> dict[str, Any]:
+    """Versions as a base lists them."""
+    return {key: version if version.body is not None else version[:2] for key, version in versions.items()}
 
 
 class Layout:
@@ -208,7 +217,7 @@ class Layout:
             opened = CheckpointBody(*unpack(self.uncover(thread_id, row.id, "checkpoint", row, key)))
         except TypeError:
             raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
-        if opened.format != FORMAT:
+        if opened.format not in FORMATS:
             raise corrupt(thread_id, row.id, f"it has format {opened.format}, this version reads {FORMAT}")
         if not _is_whole(opened):
             raise corrupt(thread_id, row.id, "its checkpoint row has another shape")
@@ -251,9 +260,9 @@ def _is_whole(body: CheckpointBody) -> bool:
     """Whether its parts have the types that readers rely on; checksums can be made by anybody."""
     return (
         all(map(isinstance, body, _BODY_TYPES))
-        and all(isinstance(entry, (int, NoneType)) for entry in body.changed.values())
+        and all(isinstance(entry, (int, bytes, NoneType)) for entry in body.changed.values())
         and all(_types_of(entry) in _GIVEN_TYPES for entry in body.given or ())
-        and all(_types_of(version) == (str, int) for version in (body.versions or {}).values())
+        and all(_types_of(version) in _VERSION_TYPES for version in (body.versions or {}).values())
     )
 
 

@@ -50,7 +50,7 @@ class InMemorySaver(BaseCheckpointSaver):
         self, *, clock: Callable[[], float] = time.monotonic, **options: Unpack[SaverOptions]
     ) -> None:
         super().__init__(**options)
-        self._tables = _Tables(self, clock)
+        self._tables = MemoryTables(self, clock)
         self._lock = threading.RLock()
         self._closed = False
 
@@ -59,13 +59,17 @@ class InMemorySaver(BaseCheckpointSaver):
         self._closed = True
 
     @contextmanager
-    def reading(self) -> Iterator[_Tables]:
+    def reading(self) -> Iterator[MemoryTables]:
         with self._lock:
-            if self._closed:
-                raise StorageUnavailableError(
-                    "this InMemorySaver is closed; its threads can be reached no more"
-                )
+            self.check_open()
             yield self._tables
+
+    def check_open(self) -> None:
+        """Raise `StorageUnavailableError` if the saver is closed."""
+        if self._closed:
+            raise StorageUnavailableError(
+                f"this {type(self).__name__} is closed; its threads can be reached no more"
+            )
 
     writing = reading  # nothing here can fail halfway: what may raise comes before the first change
 
@@ -77,7 +81,7 @@ class InMemorySaver(BaseCheckpointSaver):
         """Nothing to do: only this process knows of the claim, and it knows whether the run lives."""
 
 
-class _Tables(WriteTables):
+class MemoryTables(WriteTables):
     """The tables as dicts. Only used under the saver's lock."""
 
     def __init__(self, saver: InMemorySaver, clock: Callable[[], float]) -> None:
@@ -86,10 +90,13 @@ class _Tables(WriteTables):
         self.threads: dict[str, _Thread] = {}
 
     def apply(self, rows: Rows) -> None:
-        thread = self._admit(rows)
-        stored = thread.namespaces.get(rows.namespace)
-        if stored is None:
-            stored = thread.namespaces[rows.namespace] = _Namespace()
+        thread = self.admit(rows)
+        self.store(rows)
+        self.count(thread)
+
+    def store(self, rows: Rows) -> None:
+        """Keep what an admitted commit wrote."""
+        stored = self.namespace(rows)
         if rows.head is not None:
             stored.head = rows.head
             for row in rows.checkpoints:
@@ -102,10 +109,21 @@ class _Tables(WriteTables):
             stored.pending.get(at, {}).pop((task_id, kind, key), None)
         for record in rows.pending:
             stored.pending.setdefault(record.checkpoint_id, {})[record[1:4]] = record
+
+    def namespace(self, rows: Rows) -> _Namespace:
+        """Where an admitted commit writes to."""
+        namespaces = self.threads[rows.thread_id].namespaces
+        stored = namespaces.get(rows.namespace)
+        if stored is None:
+            stored = namespaces[rows.namespace] = _Namespace()
+        return stored
+
+    def count(self, thread: _Thread) -> None:
+        """A commit was written."""
         thread.epoch += 1
         thread.expiry = self._expiry(thread.ttl)
 
-    def _admit(self, rows: Rows) -> _Thread:
+    def admit(self, rows: Rows) -> _Thread:
         """The thread, claimed as `rows` says; raises if it may not write."""
         thread = self.threads.get(rows.thread_id)
         holder = thread.holder if thread else None

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from graphkit_checkpoint import records
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.layout import CheckpointRow, Layout, Rows
+from graphkit_checkpoint.layout import CheckpointRow, Layout, Rows, listed
 from graphkit_checkpoint.reading import Reader
 from graphkit_checkpoint.records import Commit, Pending, Saved, ThreadState, Tip
 from graphkit_checkpoint.serde import fingerprint
@@ -184,7 +184,7 @@ class Given:
         body = reader.body(row)
         if row.parent_id == self.id and body.versions is None:
             key = (row.id, row.parent_id, row.id, row.step)
-            versions = dict(reader.tip(row).versions)
+            versions = listed(reader.tip(row).versions)
             yield self.layout.cover_checkpoint(*self.place, key, body._replace(versions=versions))
 
     def _print(self, values: Mapping[str, Any], aside: Mapping[str, Any]) -> str:

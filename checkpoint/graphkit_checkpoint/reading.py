@@ -145,13 +145,13 @@ class Reader:
     def _version(
         self,
         channel: str,
-        entry: int | None,
+        entry: int | bytes | None,
         checkpoint_id: str,
         versions: dict[str, Version],
         row: CheckpointRow,
     ) -> Version:
-        if entry is None:
-            return Version(checkpoint_id, SCALAR)
+        if not isinstance(entry, int):
+            return Version(checkpoint_id, SCALAR, entry)
         if entry >= 0:
             return Version(checkpoint_id, entry)
         if channel not in versions:
@@ -161,6 +161,8 @@ class Reader:
     # Values
 
     def _value(self, channel: str, version: Version, checkpoint_id: str, tip: Tip | None = None) -> Any:
+        if version.body is not None:
+            return unpack(version.body)
         if version.length == SCALAR:
             return self._scalar(channel, version.log, checkpoint_id)
         log = self._log(channel, version, checkpoint_id)

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 from graphkit_checkpoint.ownership import Holder
 
 OUTPUT, QUESTION, ANSWER, ERROR, AMEND = "output", "question", "answer", "error", "amend"
-"""Kinds of pending records: what a task wrote, what it asked, what it was answered, how it failed, and what came
-from outside (`Command(update, goto)`)."""
+"""Kinds of pending records: what a task wrote, what it asked, what it was answered, how it failed, and what is
+applied to the checkpoint before any output: from outside (`Command(update, goto)`), or from a task whatever becomes
+of it."""
+KEPT = "kept"
+"""What an attempt at a task has kept for the next one."""
 
 SCALAR = -1
 """The length of a version that is one value and no sequence of items."""
@@ -27,11 +30,12 @@ class Version(NamedTuple):
     """What a checkpoint sees of a channel: the first `length` items of a log, or a value (`SCALAR`).
 
     A log is what a list or a dict was made of: its items, one after the other. It is named by the
-    checkpoint that began it.
+    checkpoint that began it. `body` is the packed value itself, if it is small and has no row of its own.
     """
 
     log: str
     length: int
+    body: bytes | None = None
 
 
 class Digest(NamedTuple):
@@ -65,13 +69,15 @@ class Tip:
     """Where a checkpoint stands in storage: which version of each channel it sees, and how the logs go on.
 
     `base` is the nearest ancestor that lists all versions, `weight` how many changes were listed since.
-    Belongs to the saver; a run passes it from load to commit.
+    Belongs to the saver; a run passes it from load to commit. `live` is instead of all this where a saver keeps the
+    latest checkpoint as it is.
     """
 
     versions: dict[str, Version] = field(default_factory=dict)
     base: str = ""
     weight: int = 0
     growth: dict[str, Growth] = field(default_factory=dict)
+    live: Any = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

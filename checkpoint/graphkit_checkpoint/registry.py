@@ -29,6 +29,10 @@ T = TypeVar("T")
 
 NOT_STORABLE: Final = "values of this type are not storable. Store plain data."
 
+FAMILIES: Final = ("langchain_core.messages.", "langchain_core.documents.")
+"""Modules whose data classes need no registration: programs that come from LangGraph store them without being asked.
+Reading does not import them."""
+
 _NATIVE: Final = frozenset({type(None), bool, int, float, str, bytes, bytearray, list, dict})
 
 
@@ -92,7 +96,7 @@ def register_annotations(annotation: Any) -> None:
 def load_registered(*record: Any) -> Any:
     """The object of a record, or UnknownTypeError if its type is unknown here or no longer fits."""
     name, state = record
-    registration = _NAMES.get(typed(str, name))
+    registration = _NAMES.get(typed(str, name)) or _known_by_name(name)
     if registration is None:
         raise UnknownTypeError(
             f"A stored value is a {name!r}, which is not registered in this process. Call register_type, "
@@ -119,6 +123,25 @@ def former_codec(kind: type[Any]) -> Codec | None:
     if field_names(kind) != field_names(current.cls):
         return None
     return Registration(kind, current.name, *form(kind), is_record=True).codec()
+
+
+def familiar_codec(kind: type[Any]) -> Codec | None:
+    """For a class of one of the `FAMILIES`, which is registered by being met."""
+    if not kind.__module__.startswith(FAMILIES) or form_of(kind) is None:
+        return None
+    register_type(kind)
+    return REGISTERED[kind].codec()
+
+
+def _known_by_name(name: str) -> Registration | None:
+    """A class of one of the `FAMILIES`, if this process has imported it."""
+    module, _, qualified = name.partition(":")
+    if not module.startswith(FAMILIES):
+        return None
+    kind = getattr(sys.modules.get(module), qualified, None)
+    if not isinstance(kind, type) or kind.__module__ != module or familiar_codec(kind) is None:
+        return None
+    return REGISTERED[kind]
 
 
 def unregistered(kind: type[Any]) -> str:

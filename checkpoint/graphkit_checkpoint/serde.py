@@ -35,6 +35,7 @@ from graphkit_checkpoint.registry import (
     NOT_STORABLE,
     REGISTERED,
     Registration,
+    familiar_codec,
     former_codec,
     load_registered,
     register_annotations,
@@ -175,7 +176,7 @@ def _encode(room: int, value: Any) -> ExtType:
     if room <= 0:
         raise _TooDeep
     kind = type(value)
-    codec = CODECS.get(kind) or late_codec(kind) or former_codec(kind)
+    codec = CODECS.get(kind) or late_codec(kind) or former_codec(kind) or familiar_codec(kind)
     if codec is None:
         raise Refused(unregistered(kind))
     code, shape, to, _ = codec

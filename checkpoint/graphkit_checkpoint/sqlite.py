@@ -24,13 +24,15 @@ from graphkit_checkpoint.engines.sqlite import (
 )
 from graphkit_checkpoint.engines.sqlite_errors import failure
 from graphkit_checkpoint.errors import StorageCorruptError, StorageUnavailableError
-from graphkit_checkpoint.sql import SqlSaver, recorded_version
-from graphkit_checkpoint.statements import PREFIX, SCHEMA_VERSION
+from graphkit_checkpoint.sql import SqlSaver
+from graphkit_checkpoint.statements import PREFIX, SCHEMA_VERSION, metadata, schema_table
 
 Synchronous = Literal["FULL", "NORMAL"]
 HEADER = b"SQLite format 3\0"
 PRAGMA_LOG_LIMIT = "PRAGMA journal_size_limit = 4194304"
 """The log is cut to its usual size after a large value went through it."""
+OURS = frozenset(metadata.tables)
+READ_VERSION = f"SELECT version FROM {schema_table.name}"
 PRAGMA_SYNCHRONOUS = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL"}
 
 
@@ -69,7 +71,7 @@ class SqliteSaver(SqlSaver):
         self._given = isinstance(location, sqlite3.Connection)
         self._connection: Connection | None = None
         self._abandoned: Connection | None = None
-        self._closed = False
+        self.closed = False
         super().__init__(engine, **options)
         try:
             self.setup()
@@ -109,7 +111,7 @@ class SqliteSaver(SqlSaver):
     def close(self) -> None:
         super().close()
         with self.lock:
-            self._closed = True
+            self.closed = True
             connection, self._connection = self._connection, None
             if connection is not None and not self._given:
                 connection.close()
@@ -119,7 +121,8 @@ class SqliteSaver(SqlSaver):
     def setup(self) -> Done:
         with self.transaction("read") as connection:
             names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
-            ready = recorded_version(connection) == SCHEMA_VERSION
+            # What SQLAlchemy would ask about each table takes longer than all the rest of opening a file.
+            ready = names >= OURS and connection.exec_driver_sql(READ_VERSION).scalar() == SCHEMA_VERSION
         ours = any(name.startswith(PREFIX) for name in names)
         if names and not ours and not self._has_others:
             raise StorageCorruptError(
@@ -127,8 +130,9 @@ class SqliteSaver(SqlSaver):
                 f"file of its own, or pass an open connection to share a database on purpose"
             )
         self._use_wal()
-        with self.transaction("read" if ready else "write") as connection:
-            self.create_tables(connection)
+        if not ready:
+            with self.transaction("write") as connection:
+                self.create_tables(connection)
         return Done()
 
     def _use_wal(self) -> None:
@@ -148,7 +152,7 @@ class SqliteSaver(SqlSaver):
     @contextmanager
     def transaction(self, mode: str) -> Iterator[Connection]:
         with self.lock:
-            if self._closed:
+            if self.closed:
                 raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
             try:
                 if self._connection is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from graphkit_checkpoint.layout import CheckpointRow, Layout, PendingRow, ValueRow
+from graphkit_checkpoint.layout import CheckpointRow, Layout, PendingRow, ValueRow, listed
 from graphkit_checkpoint.reading import Reader, spans
 from graphkit_checkpoint.records import SCALAR, Version
 from graphkit_checkpoint.tables import ReadTables, ThreadRow, WriteTables
@@ -170,7 +170,7 @@ class _Removal:
         versions = self.reader.tip(row).versions
         key = (row.id, self._survivor(row.parent_id), row.id, row.step)
         yield self.layout.cover_checkpoint(
-            self.thread_id, self.namespace, key, body._replace(versions=dict(versions))
+            self.thread_id, self.namespace, key, body._replace(versions=listed(versions))
         )
 
     def _unused(self, kept: Iterable[CheckpointRow]) -> list[tuple[str, str, int]]:

@@ -22,6 +22,9 @@ class Worker:
     """
 
     def __init__(self, name: str, threads: int = 1) -> None:
+        # Importing it later would register what it does at forks, maybe while another thread is forking.
+        import concurrent.futures.thread  # noqa: F401
+
         self._name = name
         self._threads = threads
         self._lock = threading.Lock()

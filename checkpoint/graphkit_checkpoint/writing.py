@@ -23,6 +23,7 @@ from graphkit_checkpoint.layout import (
     MOST_FORKS,
     PLAIN,
     SEGMENT,
+    SMALL,
     SMALL_GIVEN,
     SMALLEST_BASE,
     CheckpointBody,
@@ -31,6 +32,7 @@ from graphkit_checkpoint.layout import (
     Layout,
     PendingRow,
     Rows,
+    listed,
 )
 from graphkit_checkpoint.records import (
     SCALAR,
@@ -98,9 +100,9 @@ class _Draft:
 
     checkpoint: Checkpoint
     base_id: str
-    changed: dict[str, int | None]
+    changed: dict[str, int | bytes | None]
     spans: dict[str, Span]
-    versions: dict[str, Version] | None
+    versions: dict[str, Any] | None
 
 
 class _Writing:
@@ -125,7 +127,7 @@ class _Writing:
         _update(tip.growth, self.growth)
 
     def _draft(self, checkpoint: Checkpoint) -> _Draft:
-        changed: dict[str, int | None] = {}
+        changed: dict[str, int | bytes | None] = {}
         spans: dict[str, Span] = {}
         for channel, value in checkpoint.changed.items():
             try:
@@ -142,18 +144,22 @@ class _Writing:
         if not self.base or backwards or self.weight > max(SMALLEST_BASE, len(self.tip.versions)):
             versions = dict(self.tip.versions)
             _update(versions, self.versions)
+            versions = listed(versions)
             self.base, self.weight = checkpoint.id, 0
         return _Draft(checkpoint, self.base, changed, spans, versions)
 
     # Values
 
-    def _store(self, checkpoint: Checkpoint, channel: str, value: Any) -> tuple[int | None, Span]:
+    def _store(self, checkpoint: Checkpoint, channel: str, value: Any) -> tuple[int | bytes | None, Span]:
         """Write what is new of a value; returns how the checkpoint lists it and where the new part is."""
         kind = _KINDS.get(type(value), PLAIN)
         if kind == PLAIN or not value:
-            body = self.layout.limited(pack(value))
-            self._put(channel, checkpoint.id, 0, 0, PLAIN, None, body)
-            self.versions[channel], self.growth[channel] = Version(checkpoint.id, SCALAR), None
+            body, self.growth[channel] = pack(value), None
+            if len(body) <= SMALL:
+                self.versions[channel] = Version(checkpoint.id, SCALAR, body)
+                return body, Span(checkpoint.id, 0, SCALAR)
+            self._put(channel, checkpoint.id, 0, 0, PLAIN, None, self.layout.limited(body))
+            self.versions[channel] = Version(checkpoint.id, SCALAR)
             return None, Span(checkpoint.id, 0, SCALAR)
         version = self.versions[channel] if channel in self.versions else self.tip.versions.get(channel)
         growth = self.growth[channel] if channel in self.growth else self.tip.growth.get(channel)
@@ -262,6 +268,9 @@ class _Writing:
         if applied is not None and channel in applied.spans:
             span, checkpoint = applied.spans[channel], applied.checkpoint
             if checkpoint.changed[channel] is value:
+                entry = applied.changed[channel]
+                if isinstance(entry, bytes):
+                    return [channel, entry]
                 log, length = self._version_of(applied, channel)
                 return [channel, channel, log, 0, length]
             if span.length == _items_in(value) and (
@@ -278,7 +287,7 @@ class _Writing:
     @staticmethod
     def _version_of(draft: _Draft, channel: str) -> tuple[str, int]:
         entry, span = draft.changed[channel], draft.spans[channel]
-        return span.log, SCALAR if entry is None else abs(entry)
+        return span.log, abs(entry) if isinstance(entry, int) else SCALAR
 
 
 class _Extension(NamedTuple):
@@ -310,12 +319,12 @@ def _extension(
     body = pack_items(tail)
     length = version.length + len(tail)
     outweighs = growth.size + len(body) > 2 * growth.first_size and length > 2 * len(value)
-    if outweighs or not all(map(_is_found_again, tail)):
+    if outweighs or not all(map(is_found_again, tail)):
         return _whole(pack_items(value), value)
     return _Extension(body, len(tail))
 
 
-def _is_found_again(key: Any) -> bool:
+def is_found_again(key: Any) -> bool:
     """Whether a key that is set again replaces itself when it is read. NaN is equal to nothing."""
     return type(key) in _SURE_KEYS or unpack(pack(key)) == key
 

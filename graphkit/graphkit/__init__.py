@@ -1,4 +1,4 @@
-"""graphkit: a checkpointed state-graph engine.
+"""graphkit: a checkpointed state-graph engine, and agents on it.
 
 The names below are imported when they are first used, so `import graphkit` costs next to nothing.
 """
@@ -16,37 +16,55 @@ if TYPE_CHECKING:
     from graphkit.questions import interrupt
     from graphkit.runtime import RunControl
     from graphkit.types import Command, Interrupt, RunResult, Send
+    from graphkit_prebuilt.agent import Agent
+    from graphkit_prebuilt.plugins import Plugin
+    from graphkit_prebuilt.result import AgentResult
+    from graphkit_prebuilt.retry import ModelRetryStrategy
+    from graphkit_prebuilt.tools.context import ToolContext
+    from graphkit_prebuilt.tools.decorator import tool
 
 _HOMES = {
     "END": "graphkit.constants",
     "START": "graphkit.constants",
+    "Agent": "graphkit_prebuilt.agent",
+    "AgentResult": "graphkit_prebuilt.result",
     "Command": "graphkit.types",
     "Interrupt": "graphkit.types",
     "MessagesState": "graphkit.graph.message",
+    "ModelRetryStrategy": "graphkit_prebuilt.retry",
+    "Plugin": "graphkit_prebuilt.plugins",
     "RunControl": "graphkit.runtime",
     "RunResult": "graphkit.types",
     "Send": "graphkit.types",
     "StateGraph": "graphkit.graph.state",
+    "ToolContext": "graphkit_prebuilt.tools.context",
     "add_messages": "graphkit.graph.message",
     "entrypoint": "graphkit.func",
     "interrupt": "graphkit.questions",
     "task": "graphkit.func",
+    "tool": "graphkit_prebuilt.tools.decorator",
 }
 
 __all__ = [
     "END",
     "START",
+    "Agent",
+    "AgentResult",
     "Command",
     "Interrupt",
     "MessagesState",
+    "ModelRetryStrategy",
+    "Plugin",
     "RunControl",
     "RunResult",
     "Send",
     "StateGraph",
+    "ToolContext",
     "add_messages",
     "entrypoint",
     "interrupt",
     "task",
+    "tool",
 ]
 
 

@@ -66,6 +66,7 @@ class CompiledGraph:
         context_schema: Any = None,
         on_conflict: OnConflict = "raise",
         conflict_timeout: float | None = CONFLICT_TIMEOUT,
+        apart: bool = False,
     ) -> None:
         self.program = program
         self.name = program.name
@@ -85,11 +86,17 @@ class CompiledGraph:
             on_conflict=on_conflict,
             conflict_timeout=conflict_timeout,
             debug=debug,
+            apart=apart,
         )
         patience(on_conflict, conflict_timeout)
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, nodes={list(self.program.nodes)})"
+
+    @property
+    def setting(self) -> Setting:
+        """What it brings to every run of it."""
+        return self._setting
 
     def with_config(self, config: RunnableConfig) -> CompiledGraph:
         """The same graph with defaults for every run's config."""

@@ -63,6 +63,11 @@ class RunOptions(TypedDict, total=False):
     debug: bool | None
 
 
+_OPTIONS = frozenset(RunOptions.__annotations__)
+_DURABILITIES = get_args(Durability)
+_ON_CONFLICT = get_args(OnConflict)
+
+
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Setting:
     """What a compiled graph brings to every run of it."""
@@ -80,6 +85,8 @@ class Setting:
     on_conflict: OnConflict = "raise"
     conflict_timeout: float | None = CONFLICT_TIMEOUT
     debug: bool = False
+    apart: bool = False
+    """Whether a run made inside a task is a run of its own whatever its thread is called."""
 
     @property
     def saver(self) -> BaseCheckpointSaver | None:
@@ -114,8 +121,8 @@ class Door:
         options: RunOptions,
         nests: bool = True,
     ) -> None:
-        unknown = sorted(set(options) - set(RunOptions.__annotations__))
-        if unknown:
+        if not _OPTIONS.issuperset(options):
+            unknown = sorted(set(options) - _OPTIONS)
             raise TypeError(
                 f"a run has no option {', '.join(map(repr, unknown))}; it takes {', '.join(RunOptions.__annotations__)}"
             )
@@ -307,6 +314,7 @@ class Door:
             listen=listen,
             below=below,
             parents=self._parents() if self.saver is not None else {},
+            branch=self.frame.attempt.branch if self.frame is not None else "",
             live=Live(
                 busy=self.busy,
                 saver=self.saver,
@@ -335,7 +343,7 @@ class Door:
         given = self.options.get("durability")
         if given is None:
             return self.frame.attempt.scope.durability if self.frame else "sync"
-        if given not in get_args(Durability):
+        if given not in _DURABILITIES:
             raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {given!r}")
         return given
 
@@ -365,6 +373,8 @@ def _control(given: Any, inherited: RunControl | None) -> RunControl:
 def _belongs(frame: Frame, config: RunnableConfig, setting: Setting) -> bool:
     """Whether a run made inside this task is part of that task's run."""
     scope = frame.attempt.scope
+    if setting.apart:
+        return False
     thread_id = config.get("configurable", {}).get("thread_id")
     if thread_id is not None and thread_id != scope.thread_id:
         return False
@@ -404,7 +414,7 @@ def positive_int(value: Any, name: str) -> int:
 
 def patience(on_conflict: Any, timeout: Any) -> float:
     """Seconds to wait for a thread that is owned; 0 for "raise"."""
-    if on_conflict not in get_args(OnConflict):
+    if on_conflict not in _ON_CONFLICT:
         raise ValueError(f"on_conflict must be 'raise' or 'wait', not {on_conflict!r}")
     if timeout is not None and (
         isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0

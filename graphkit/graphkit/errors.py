@@ -30,35 +30,52 @@ __all__ = [
     "AlreadyAnsweredError",
     "AmbiguousResumeError",
     "CheckpointCorruptError",
+    "ConcurrencyException",
     "ConcurrentUpdateError",
+    "ContextWindowOverflowException",
     "EmptyChannelError",
     "EmptyInputError",
     "EncryptionError",
+    "EventLoopException",
     "GraphBubbleUp",
     "GraphDrained",
     "GraphInterrupt",
     "GraphRecursionError",
     "GraphVersionError",
     "GraphkitError",
+    "HaltedTwiceError",
     "InterruptMismatchError",
     "InvalidContextError",
+    "InvalidDirectiveError",
     "InvalidGraphError",
+    "InvalidPromptError",
     "InvalidResponseError",
     "InvalidThreadIdError",
+    "InvalidToolUseNameException",
     "InvalidUpdateError",
     "LeaseLostError",
+    "MCPClientInitializationError",
+    "MCPConnectionError",
+    "MaxTokensReachedException",
+    "ModelStreamError",
+    "ModelThrottledException",
     "NoPendingInterruptError",
     "NodeCancelledError",
     "NodeError",
     "NodeTimeoutError",
+    "NotHaltedError",
     "RecordedError",
+    "SessionException",
     "StateTooLargeError",
     "StorageBusyError",
     "StorageCorruptError",
     "StorageError",
     "StorageUnavailableError",
+    "StructuredOutputException",
+    "ToolInvocationError",
     "UnknownChannelWarning",
     "UnknownInterruptError",
+    "UnknownPluginError",
     "UnknownTypeError",
     "UnreachableNodeWarning",
     "UnserializableStateError",
@@ -185,6 +202,98 @@ class AmbiguousResumeError(GraphkitError, RuntimeError):
 
 class InterruptMismatchError(GraphkitError, RuntimeError):
     """A re-run asks another question than the one that was answered at this place; nothing is delivered."""
+
+
+ConcurrencyException = ConcurrentUpdateError  # what Strands calls it
+
+
+class ToolInvocationError(GraphkitError, ValueError):
+    """A model has called a tool with arguments that do not fit; `source` says why. `ToolNode` tells the model, unless
+    it is not to."""
+
+    def __init__(self, tool_name: str, source: Exception, tool_kwargs: Any = None) -> None:
+        super().__init__(
+            f"tool {tool_name!r} was called with {tool_kwargs!r:.200}, which does not fit: {source}"
+        )
+        self.tool_name = tool_name
+        self.source = source
+        self.tool_kwargs = tool_kwargs
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+class InvalidToolUseNameException(GraphkitError, ValueError):
+    """A tool was given a name that no model can call it by."""
+
+
+class InvalidPromptError(GraphkitError, TypeError, ValueError):
+    """An agent was given something that is no prompt, or a prompt while its questions are open; nothing has run."""
+
+
+class NotHaltedError(GraphkitError, ValueError):
+    """An agent was to be resumed where nothing has halted it, or by a plugin that has not, or after a halt that
+    cannot be resumed; nothing has run."""
+
+
+class HaltedTwiceError(GraphkitError, RuntimeError):
+    """An agent that comes to rest because it is halted, or that is being resumed, was halted again. It stays halted as
+    it was, and can be resumed."""
+
+
+class InvalidDirectiveError(GraphkitError, TypeError, ValueError):
+    """A plugin's `on_resume` has returned what no agent can be resumed with; nothing has run, it stays halted."""
+
+
+class UnknownPluginError(GraphkitError, KeyError):
+    """An agent has no plugin of this name. What such a plugin has halted stays halted."""
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class EventLoopException(GraphkitError, RuntimeError):
+    """The loop of an agent cannot go on, because of `original_exception`."""
+
+    def __init__(self, original_exception: Exception, request_state: Any = None) -> None:
+        super().__init__(str(original_exception))
+        self.original_exception = original_exception
+        self.request_state = {} if request_state is None else request_state
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self), self.args, vars(self))
+
+
+class ModelStreamError(GraphkitError, RuntimeError):
+    """A model's stream was no answer: it broke off, or held what no event is. The call may be made again."""
+
+
+class ModelThrottledException(GraphkitError, ConnectionError):
+    """A model's service has too much to do; the same call may succeed later."""
+
+
+class ContextWindowOverflowException(GraphkitError, ValueError):
+    """A conversation is larger than what the model can read."""
+
+
+class MaxTokensReachedException(GraphkitError, RuntimeError):
+    """The model's answer was cut at its token limit. The conversation holds what there is of it."""
+
+
+class StructuredOutputException(GraphkitError, ValueError):
+    """The model gave no output of the wanted form, although it was told to."""
+
+
+class SessionException(GraphkitError, RuntimeError):
+    """A session cannot be read or written."""
+
+
+class MCPClientInitializationError(GraphkitError, RuntimeError):
+    """There is no connection to an MCP server: it cannot be reached, or nobody has connected."""
+
+
+class MCPConnectionError(GraphkitError, ConnectionError):
+    """An MCP server has ended its connection in the middle of a request, or answered with what is no answer."""
 
 
 class GraphBubbleUp(BaseException):

@@ -7,12 +7,14 @@ asked, so that a question that user code swallowed is still known to have been a
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from graphkit.constants import PREVIOUS
-from graphkit.engine.attempt import Answer, Attempt, Past
+from graphkit.engine.attempt import Answer, Attempt, Keeping, Past
 from graphkit.engine.events import BEAT, HEARTBEAT, Beat, Custom, Event, MessageChunk
 from graphkit.engine.identity import below, question_id, run_of
 from graphkit.engine.nested import Site
@@ -20,6 +22,7 @@ from graphkit.errors import (
     GraphInterrupt,
     InterruptMismatchError,
     InvalidResponseError,
+    InvalidUpdateError,
     UnserializableStateError,
 )
 from graphkit.inside import Inner, Inside
@@ -28,14 +31,19 @@ from graphkit_checkpoint.serde import fingerprint
 
 current: ContextVar[Frame | None] = ContextVar("graphkit_frame", default=None)
 NONE: frozenset[Any] = frozenset()
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _making = threading.Lock()
+
+
+class OutsideRunError(RuntimeError):
+    """Something that only a task of a run can do was done by nobody's task."""
 
 
 def running(call: str) -> Frame:
     """The frame of the running task. Raises `RuntimeError` naming `call` if there is none."""
     frame = current.get()
     if frame is None:
-        raise RuntimeError(
+        raise OutsideRunError(
             f"{call} was called outside of a graph run. In a thread that a node started, copy the context: "
             f"contextvars.copy_context().run(...), or asyncio.to_thread, which does"
         )
@@ -52,10 +60,12 @@ class Frame:
         "breaks",
         "events",
         "inside",
+        "keeping",
         "mismatch",
         "named",
         "next_index",
         "ordered",
+        "part",
         "paused",
         "raised",
         "rejected",
@@ -66,6 +76,8 @@ class Frame:
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.task_id = ""
+        self.keeping = attempt.keeping
+        self.part = ""
         self.next_index = 0
         self._sites: dict[int, Site] = {}
         self.named: set[str] = set()
@@ -107,6 +119,38 @@ class Frame:
         """What the last run of an entrypoint has saved for this one."""
         state = self.attempt.state
         return None if state is None else state[1].get(PREVIOUS)
+
+    # What outlives the attempt
+
+    @property
+    def kept(self) -> Mapping[str, Any]:
+        """What this attempt and earlier ones at the task have kept, by key."""
+        return _NOTHING if self.keeping is None else self.keeping.kept
+
+    @property
+    def amends(self) -> list[tuple[str, Any]]:
+        """What this attempt, and earlier ones in the same superstep, have amended."""
+        return [] if self.keeping is None else self.keeping.amends
+
+    def keep(self, key: str, value: Any) -> None:
+        """Keep a value for the next attempt: it is recorded if the task asks or fails, and forgotten when it has
+        finished. It has to be storable; another one under the same key replaces it."""
+        self._own_keeping().kept[key] = value
+
+    def amend(self, channel: str, value: Any) -> None:
+        """Write to a channel whatever the task comes to: with what it returns (and before that), or on its own if it
+        asks or fails. Raises `InvalidUpdateError` for an unknown channel."""
+        if channel not in self.attempt.words.channels:
+            raise InvalidUpdateError(
+                f"node {self.attempt.node.name!r} amends {channel!r}, which is no channel of its graph"
+            )
+        self._own_keeping().amends.append((channel, value))
+
+    def _own_keeping(self) -> Keeping:
+        before = self.attempt.keeping
+        if self.keeping is None or self.keeping is before:  # which a later attempt may want as it is
+            self.keeping = Keeping() if before is None else Keeping(dict(before.kept), list(before.amends))
+        return self.keeping
 
     # What runs inside
 
@@ -166,10 +210,13 @@ class Frame:
             return self.asked
         return sorted(self.asked, key=lambda asked: self.site.number_of(asked[0].namespace))
 
-    def ask(self, value: Any, name: str | None, response_schema: Any) -> Any:
-        """The answer to this question; raises `GraphInterrupt` if there is none yet."""
-        index = self._count(name)
-        asked = question_id(self.asker, name, index)
+    def ask(self, value: Any, name: str | None, response_schema: Any, *, within: str = "") -> Any:
+        """The answer to this question; raises `GraphInterrupt` if there is none yet.
+
+        A name is unique in the task; `within` a part of it, if that is named (whoever names it sees to that).
+        """
+        index = None if within and name is not None else self._count(name)
+        asked = question_id(self.asker, name, index, within or self.part)
         answer = self.attempt.answers.get(asked)
         if answer is None:
             self.raised = True
@@ -177,6 +224,17 @@ class Frame:
         if not self.attempt.scope.unchecked_matching and answer.fingerprint != _mark(value, name):
             raise self._refuse(index, answer, value)
         return self._validated(asked, answer.value, response_schema)
+
+    @contextmanager
+    def within(self, part: str) -> Iterator[None]:
+        """While this lasts, questions are asked in a part of the task: counted anew, with names of its own. A part that
+        an earlier attempt has been through and this one leaves out does not change which question another one is."""
+        before = self.part, self.next_index, self.named
+        self.part, self.next_index, self.named = part, 0, set()
+        try:
+            yield
+        finally:
+            self.part, self.next_index, self.named = before
 
     def _count(self, name: str | None) -> int | None:
         """The index of an unnamed question; a name may be asked once."""

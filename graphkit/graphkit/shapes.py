@@ -44,7 +44,8 @@ def task(event: TaskStarted | TaskEnded) -> dict[str, Any]:
     about = event.about
     if isinstance(event, TaskStarted):
         shown = {"id": about.id, "name": about.name, "input": event.input, "triggers": about.triggers}
-        return {**shown, "metadata": dict(about.metadata)} if about.metadata else shown
+        metadata = about.metadata
+        return {**shown, "metadata": metadata} if metadata else shown
     return {
         "id": about.id,
         "name": about.name,

@@ -33,7 +33,13 @@ class Viewer:
 
     def state(self, place: Position) -> StateSnapshot:
         """One checkpoint. A thread or namespace that does not exist gives an empty snapshot."""
-        saved = self.saver.load(*place)
+        return self._state(self.saver.load(*place), place)
+
+    def peek(self, place: Position) -> StateSnapshot:
+        """`state`, whose values the next run may have too: for those who change none of them."""
+        return self._state(self.saver.find_for_run(*place)[1], place)
+
+    def _state(self, saved: Saved | None, place: Position) -> StateSnapshot:
         if saved is None:
             config = config_at(place.thread_id, place.checkpoint_id, place.namespace)
             return StateSnapshot(
@@ -110,7 +116,7 @@ def _values(program: Program, state: Any, tasks: Sequence[Task]) -> Any:
 
 
 def _task(task: Task, at_head: bool, inside: Any) -> PregelTask:
-    asked = task.open_questions if at_head else [question for question, _ in task.questions.values()]
+    asked = task.open_questions if at_head else task.all_questions
     return PregelTask(
         id=task.id,
         name=task.name,

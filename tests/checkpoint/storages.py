@@ -12,7 +12,7 @@ from sqlalchemy.pool import NullPool
 
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, ValueRow
-from graphkit_checkpoint.memory import InMemorySaver, _Tables
+from graphkit_checkpoint.memory import InMemorySaver, MemoryTables
 from graphkit_checkpoint.postgres import PostgresSaver
 from graphkit_checkpoint.sqlite import SqliteSaver
 from graphkit_checkpoint.statements import checkpoint_table, metadata, pending_table, value_table
@@ -56,7 +56,7 @@ class Storage(ABC):
 class MemoryStorage(Storage):
     def __init__(self) -> None:
         super().__init__()
-        self.tables: _Tables | None = None
+        self.tables: MemoryTables | None = None
 
     def connect(self, **options: Any) -> InMemorySaver:
         saver = InMemorySaver(**options)

@@ -34,6 +34,7 @@ from graphkit_checkpoint.conformance import __main__ as shell
 from graphkit_checkpoint.conformance.saver import SAVER_CHECKS
 from graphkit_checkpoint.conformance.store import STORE_CHECKS
 from graphkit_checkpoint.layout import Layout, Rows
+from graphkit_checkpoint.live import LiveSaver
 from graphkit_checkpoint.records import Checkpoint, Commit
 from graphkit_checkpoint.store import rows as store_rows
 from graphkit_checkpoint.writing import encode
@@ -65,6 +66,10 @@ def quick(url: str) -> str:
 
 def test_in_memory_saver() -> None:
     check_green(check_saver(InMemorySaver, without=MEMORY_SAVER), 120)
+
+
+def test_live_saver() -> None:
+    check_green(check_saver(LiveSaver, without=MEMORY_SAVER), 120)
 
 
 def test_sqlite_saver(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from graphkit import Command
 from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit_checkpoint.serde import fingerprint
-from graphkit_checkpoint.statements import SCHEMA_VERSION
-from tests.golden.make import APPENDED, EVERYTHING, FOLDER, GRAPHS, LETTER, Invoice, at, seen
+from tests.golden.make import APPENDED, EVERYTHING, FOLDER, GRAPHS, LETTER, PRESENT, Invoice, at, seen
 
 FILES = sorted(path.name for suffix in ("sqlite", "sql") for path in FOLDER.glob(f"schema-*.{suffix}"))
 
@@ -52,7 +51,7 @@ def saver(location: str) -> Iterator[Any]:
 
 
 def test_the_present_version_has_its_files() -> None:
-    assert {f"schema-{SCHEMA_VERSION}.sqlite", f"schema-{SCHEMA_VERSION}.sql"} <= set(FILES)
+    assert {f"{PRESENT}.sqlite", f"{PRESENT}.sql"} <= set(FILES)
 
 
 def test_a_file_is_small_and_names_no_machine(name: str) -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,12 +25,14 @@ from hypothesis import strategies as st
 from graphkit import Command, Send
 from graphkit.errors import CheckpointCorruptError, ConcurrentUpdateError, GraphkitError, StateTooLargeError
 from graphkit.types import Overwrite, RunnableConfig
+from graphkit_checkpoint import codecs
 from graphkit_checkpoint.base import BaseCheckpointSaver
+from graphkit_checkpoint.errors import UnknownTypeError
 from graphkit_checkpoint.layout import seal
 from graphkit_checkpoint.memory import InMemorySaver
 from graphkit_checkpoint.ownership import forget_token, new_token
 from graphkit_checkpoint.records import Checkpoint, Commit, Pending, Saved, Tip
-from graphkit_checkpoint.serde import pack
+from graphkit_checkpoint.serde import pack, unpack
 from graphkit_checkpoint.sqlite import SqliteSaver
 from tests.checkpoint.storages import TABLES, MemoryStorage, Row, SqliteStorage, Storage, storage_of
 from tests.checkpoint.test_serde import EXAMPLES, HASHABLE, VALUES, exact, mutated
@@ -111,6 +114,23 @@ class Watch:
     def _note(self, event: str, args: tuple[Any, ...]) -> None:
         if self.on and event in RUNS_CODE:
             self.seen.append(f"{event} {args!r:.100}")
+
+
+@pytest.mark.parametrize(
+    "key", ["Nowhere/City", "Europe", "../etc/passwd", "/etc/passwd", "a\0b", "os.path", ""]
+)
+def test_a_time_zone_that_is_not_known_is_refused_and_imports_nothing(key: str) -> None:
+    """Where the system does not have a zone, `zoneinfo` imports a package that is named by it."""
+    stored = pack(ZoneInfo("Europe/Berlin"))
+    watch = Watch()
+    unpack(stored)
+    watch.on = True
+    try:
+        with pytest.raises((UnknownTypeError, CheckpointCorruptError), match="time zone"):
+            codecs._zone(key)
+    finally:
+        watch.on = False
+    assert [event for event in watch.seen if event.startswith("import")] == []
 
 
 def test_hostile_rows_are_refused_or_read_and_run_nothing() -> None:

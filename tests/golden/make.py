@@ -1,14 +1,15 @@
 """Golden files: databases as a version of graphkit wrote them, and what that version saw in them.
 
 The rule: **a golden file is never written again.** Whatever changes later, these databases must read as they did for
-the code that wrote them; a new schema version adds files of its own. So this program makes what is missing for
-the code that it runs with, and leaves what is there alone:
+the code that wrote them; a new version of the schema, or of the rows' format, adds files of its own. So this program
+makes what is missing for the code that it runs with, and leaves what is there alone:
 
     python -m tests.golden.make                                 # the present version
     PYTHONPATH=old/graphkit:old/checkpoint python -m tests.golden.make   # an older one, from its checkout
 
-`schema-N.sqlite` is a database, `schema-N.sql` what `pg_dump` makes of one: CREATE and INSERT, without settings.
-`….seen` beside each is `seen()` as text: states, histories, questions and nested checkpoints of all threads.
+`schema-N-format-M.sqlite` is a database (until format 3: `schema-N.sqlite`), `….sql` what `pg_dump` makes of one:
+CREATE and INSERT, without settings. `….seen` beside each is `seen()` as text: states, histories, questions and nested
+checkpoints of all threads.
 The same scenarios run with every version, so they use only what every version has.
 """
 
@@ -34,9 +35,11 @@ from graphkit.channels import EphemeralValue
 from graphkit.checkpoint.serde import register_type
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.types import RunnableConfig
+from graphkit_checkpoint.layout import FORMAT
 from graphkit_checkpoint.statements import SCHEMA_VERSION
 
 FOLDER: Final = Path(__file__).parent
+PRESENT: Final = f"schema-{SCHEMA_VERSION}-format-{FORMAT}"
 APPENDED: Final = 66
 """Supersteps of the longest thread: enough for what a saver does only now and then."""
 LETTER: Final = "Dear reader, " * 24
@@ -381,11 +384,8 @@ def write_seen(path: Path, saver: Any) -> None:
 
 
 def main() -> None:
-    makers = {"sqlite": make_sqlite}
-    if SCHEMA_VERSION > 1:  # the first version had SQLite only
-        makers["sql"] = make_postgres
-    for suffix, make in makers.items():
-        path = FOLDER / f"schema-{SCHEMA_VERSION}.{suffix}"
+    for suffix, make in {"sqlite": make_sqlite, "sql": make_postgres}.items():
+        path = FOLDER / f"{PRESENT}.{suffix}"
         if path.exists():
             print(f"{path.name} is there and stays as it is")
         else:

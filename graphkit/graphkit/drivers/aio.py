@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import threading
 import time
+import types
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -105,10 +106,16 @@ class AsyncDriver:
                     self.away += time.monotonic() - began
                     continue
                 try:
-                    if kind is effects.Next:
-                        reply = await self._next(effect.until)  # type: ignore[union-attr]
-                    else:
+                    if kind is effects.Start:
+                        self._start(effect.attempts)  # type: ignore[union-attr]
+                    elif effect is effects.NOW:
+                        reply = time.time()
+                    elif kind is not effects.Next:
                         reply = await self._obey(effect)
+                    elif self.inline is not None:
+                        reply = await self._run_inline()
+                    else:
+                        reply = await self._next(effect.until)  # type: ignore[union-attr]
                 except GeneratorExit:
                     raise
                 except AtRest:
@@ -180,8 +187,6 @@ class AsyncDriver:
             self.held, self.pumped = self.pumped, deque()
 
     async def _obey(self, effect: effects.Effect) -> Any:
-        if effect is effects.NOW:
-            return time.time()
         if effect is effects.TIMER:
             return time.monotonic() - self.away
         kind = type(effect)
@@ -195,10 +200,7 @@ class AsyncDriver:
             return self.session.look_up(effect)
         if kind is effects.CacheGet or kind is effects.CachePut:
             return await self.session.ause_cache(effect)  # type: ignore[arg-type]
-        if kind is not effects.Start:
-            return await self._through(self.session.look_up, effect)
-        self._raise_if_cancelled()
-        return self._start(effect.attempts)  # type: ignore[union-attr]
+        return await self._through(self.session.look_up, effect)
 
     def _raise_if_cancelled(self) -> None:
         """A cancellation that came during a write, now that the write is done."""
@@ -214,8 +216,10 @@ class AsyncDriver:
     # Tasks
 
     def _start(self, attempts: Sequence[Attempt]) -> None:
-        if self.session.is_inline(attempts[0]) and _has_async_form(attempts[0]):
-            self.inline = attempts[0]
+        self._raise_if_cancelled()
+        first = attempts[0]
+        if _runs_on_loop(first) and self.session.is_inline(first):
+            self.inline = first
             return
         for attempt in attempts:
             future = self.futures[attempt] = self._submit(attempt)
@@ -225,7 +229,7 @@ class AsyncDriver:
 
     def _submit(self, attempt: Attempt) -> asyncio.Future[Outcome]:
         pool = self.session.pool_for(attempt)
-        if _has_async_form(attempt) and pool is None:
+        if _runs_on_loop(attempt) and pool is None:
             return self.loop.create_task(aexecute(attempt), context=context_of(attempt))
         pool = pool or pool_at(attempt.scope.depth)
         if isinstance(pool, (NodePool, ThreadPoolExecutor)):
@@ -233,26 +237,30 @@ class AsyncDriver:
         attempt.context = None  # it cannot leave the process
         return self.loop.run_in_executor(pool, execute, attempt)
 
+    async def _run_inline(self) -> Reply:
+        attempt, self.inline = self.inline, None
+        assert attempt is not None
+        # A run of nodes that never wait must not keep the loop from everybody else.
+        await _a_turn()
+        self.running = attempt
+        try:
+            return attempt, await aexecute(attempt)
+        finally:
+            self.running = None
+            if self.pump is not None:
+                await self._end_pump()
+
     async def _next(self, until: float | None) -> Reply | None:
         self._raise_if_cancelled()
-        if self.inline is not None:
-            attempt, self.inline = self.inline, None
-            # A run of nodes that never wait must not keep the loop from everybody else.
-            await asyncio.sleep(0)
-            self.running = attempt
-            try:
-                return attempt, await aexecute(attempt)
-            finally:
-                self.running = None
-                if self.pump is not None:
-                    await self._end_pump()
         while True:
-            try:
-                left = None if until is None else max(0.0, until + self.away - time.monotonic())
-                async with asyncio.timeout(left):
-                    whose, arrived = await self.arrivals.get()
-            except TimeoutError:
-                return None
+            if until is None:
+                whose, arrived = await self.arrivals.get()
+            else:
+                try:
+                    async with asyncio.timeout(max(0.0, until + self.away - time.monotonic())):
+                        whose, arrived = await self.arrivals.get()
+                except TimeoutError:
+                    return None
             if whose is None:
                 raise arrived
             if not isinstance(arrived, asyncio.Future):
@@ -317,5 +325,12 @@ class AsyncDriver:
                 self.cancelled = error
 
 
-def _has_async_form(attempt: Attempt) -> bool:
-    return attempt.node.callee.acall is not None
+@types.coroutine
+def _a_turn() -> Generator[None, None, None]:
+    """Let everybody else on the loop have a turn: `asyncio.sleep(0)` with one coroutine less."""
+    yield
+
+
+def _runs_on_loop(attempt: Attempt) -> bool:
+    callee = attempt.node.callee
+    return callee.acall is not None or callee.brief

@@ -20,7 +20,7 @@ from graphkit.drivers.session import Abandoned
 from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome, Target
 from graphkit.engine.loop import ParentCommand
 from graphkit.engine.program import Branch, Callee
-from graphkit.engine.state import Entry, preview
+from graphkit.engine.state import preview
 from graphkit.engine.updates import Output, checked_targets, read_output
 from graphkit.errors import (
     GraphInterrupt,
@@ -39,6 +39,7 @@ Steps = Generator[Call, Any, Outcome]
 PATIENCE = 5.0
 """Seconds that what runs inside an attempt in other threads has to end when its own thread is interrupted."""
 
+_NOTHING: dict[str, Any] = {}
 _NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool})
 """What functions usually return: no need to ask whether it is a coroutine."""
 
@@ -72,7 +73,7 @@ def execute(attempt: Attempt) -> Outcome:
 
 
 async def aexecute(attempt: Attempt) -> Outcome:
-    """Run an attempt on the running loop; blocking functions among its branches run in a thread."""
+    """Run an attempt on the running loop; a blocking error handler runs in a thread."""
     frame = attempt.frame = Frame(attempt)
     token = current.set(frame)
     steps = _steps(attempt, frame)
@@ -80,7 +81,14 @@ async def aexecute(attempt: Attempt) -> Outcome:
         callee, args, kwargs = next(steps)
         while True:
             try:
-                value = await _acall(attempt, callee, args, kwargs)
+                if callee.acall is not None:
+                    value = await callee.acall(*args, **kwargs)
+                elif not callee.brief:
+                    value = await _in_thread(attempt, callee, args, kwargs)
+                else:
+                    value = callee.call(*args, **kwargs)  # type: ignore[misc]
+                    if type(value) not in _NEVER_AWAITED and inspect.isawaitable(value):
+                        value = await value
             except BaseException as error:
                 callee, args, kwargs = steps.throw(error)
             else:
@@ -99,9 +107,7 @@ async def aexecute(attempt: Attempt) -> Outcome:
         attempt.frame = None
 
 
-async def _acall(attempt: Attempt, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if callee.acall is not None:
-        return await callee.acall(*args, **kwargs)
+async def _in_thread(attempt: Attempt, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     assert callee.call is not None
     pool, context = pool_at(attempt.scope.depth), contextvars.copy_context()
     work = functools.partial(context.run, callee.call, *args, **kwargs)
@@ -116,7 +122,7 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     output: Output = None  # type: ignore[assignment]  # read only where there is one
     problem: BaseException | None = None
     try:
-        given = node.shape.instance(attempt.arg)
+        given = attempt.arg if node.shape.build is None else node.shape.instance(attempt.arg)
         if attempt.failure is None:
             returned = yield _call(node.callee, frame, given)
         else:
@@ -130,7 +136,8 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
         own = len(output.targets)
         if output.parent is None:
             for branch in node.branches:
-                chosen = yield _call(branch.callee, frame, _seen(attempt, branch, output.writes))
+                writes = output.writes if frame.keeping is None else [*frame.amends, *output.writes]
+                chosen = yield _call(branch.callee, frame, _seen(attempt, branch, writes))
                 output.targets += _chosen(branch, chosen, attempt)
     except asyncio.CancelledError as error:
         if attempt.stopped or _is_cancelled():
@@ -142,13 +149,19 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     late = not frame.raised
     if frame.inside:
         yield Callee("", frame.settle, frame.asettle), (), {}
+    outcome: Outcome
     if problem is not None:
-        return _raised(attempt, frame, problem, late)
-    if (frame.raised or frame.inside is not None) and frame.waits:
-        return _swallowed(attempt, frame, late)
-    if output.parent is not None:
-        return ForParent(output.parent, output.writes, frame.events)
-    return Done(output.writes, output.targets, frame.events, chosen=len(output.targets) - own)
+        outcome = _raised(attempt, frame, problem, late)
+    elif (frame.raised or frame.inside is not None) and frame.waits:
+        outcome = _swallowed(attempt, frame, late)
+    elif output.parent is not None:
+        outcome = ForParent(output.parent, output.writes, frame.events)
+    else:
+        outcome = Done(output.writes, output.targets, frame.events, chosen=len(output.targets) - own)
+        if output.resume is not None:
+            outcome.resume = output.resume
+    outcome.keeping = frame.keeping
+    return outcome
 
 
 def _is_cancelled() -> bool:
@@ -161,18 +174,22 @@ def _is_cancelled() -> bool:
 
 
 def _call(callee: Callee, frame: Frame, *args: Any) -> Call:
-    return callee, args, injected(callee.inject, frame) if callee.inject else {}
+    return callee, args, injected(callee.inject, frame) if callee.inject else _NOTHING
 
 
 def _seen(attempt: Attempt, branch: Branch, writes: Any) -> Any:
     """The state as the branch sees it: with the node's own writes applied."""
     assert attempt.state is not None
     channels, view = attempt.state
-    seen = preview(channels, view, [Entry(attempt.node.name, None, writes, ())])
-    return branch.shape.instance(seen if branch.shape.is_complete else branch.shape.of(seen))
+    seen, shape = preview(channels, view, writes), branch.shape
+    if not shape.is_complete:
+        seen = shape.of(seen)
+    return seen if shape.build is None else shape.instance(seen)
 
 
 def _chosen(branch: Branch, chosen: Any, attempt: Attempt) -> list[Target]:
+    if branch.path_map is not None and type(chosen) is str and chosen in branch.path_map:
+        return [branch.path_map[chosen]]
     options = chosen if isinstance(chosen, (list, tuple)) else [chosen]
     if branch.path_map is not None:
         options = [_mapped(branch, option, attempt) for option in options]

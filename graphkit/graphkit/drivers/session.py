@@ -91,7 +91,7 @@ class Session:
 
     def is_inline(self, attempt: Attempt) -> bool:
         """Whether an attempt may keep the driver waiting: nothing else happens until it has ended."""
-        return attempt.alone and self.pool is None and not self.live and attempt.node.timeout is None
+        return attempt.alone and attempt.node.timeout is None and self.pool is None and not self.live
 
 
 def context_of(attempt: Attempt) -> Context:

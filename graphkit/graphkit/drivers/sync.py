@@ -85,6 +85,9 @@ class SyncDriver:
                     yield from self._show(effect.events)  # type: ignore[union-attr]
                     continue
                 try:
+                    if kind is effects.Start:
+                        self._start(effect.attempts)  # type: ignore[union-attr]
+                        continue
                     if kind is not effects.Next:
                         reply = self._obey(effect)
                         continue
@@ -167,8 +170,6 @@ class SyncDriver:
         if effect is effects.TIMER:
             return time.monotonic() - self.away
         kind = type(effect)
-        if kind is effects.Start:
-            return self._start(effect.attempts)  # type: ignore[union-attr]
         if kind is effects.Save:
             return self._save(effect)  # type: ignore[arg-type]
         if kind is effects.Settle:
@@ -180,8 +181,9 @@ class SyncDriver:
     # Tasks
 
     def _start(self, attempts: Sequence[Attempt]) -> None:
-        if self.session.is_inline(attempts[0]) and not attempts[0].node.callee.is_async:
-            self.inline = attempts[0]
+        first = attempts[0]
+        if first.node.callee.call is not None and self.session.is_inline(first):
+            self.inline = first
             return
         for attempt in attempts:
             future = self.futures[attempt] = self._submit(attempt)

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphkit.engine.tasks import Task, answer_record, restore
 from graphkit.errors import InvalidResponseError
 from graphkit.types import Interrupt
+from graphkit_checkpoint.records import Pending
+
+
+def accepted(tasks: Sequence[Task], answers: Mapping[str, Any]) -> list[Pending]:
+    """Give the tasks these answers, by question id; returns the records of them. Raises what `accept` raises."""
+    records = [
+        answer_record(task.id, question, accept(asked, answers[question]), mark)
+        for task in tasks
+        for question, (asked, mark) in task.questions.items()
+        if question in answers
+    ]
+    restore(tasks, records)
+    return records
 
 
 def accept(question: Interrupt, answer: Any) -> Any:

@@ -69,6 +69,8 @@ class Scope:
     below: frozenset[str] = frozenset()
     """The kinds that anybody wants of runs nested in this one."""
     parents: Mapping[str, str] = field(default_factory=dict)
+    branch: str = ""
+    """Of the thread, where the outermost graph stands."""
     live: Live = Live()
 
     def __reduce__(self) -> Any:
@@ -78,6 +80,19 @@ class Scope:
 
 def _scope_from(fields: dict[str, Any]) -> Scope:
     return Scope(**fields)
+
+
+Write = tuple[str, Any]
+Target = str | Send
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Keeping:
+    """What attempts at a task leave behind: what they `kept` for the next one, which counts if the task asks or
+    fails, and `amends`, writes that stand whatever it comes to."""
+
+    kept: dict[str, Any] = field(default_factory=dict)
+    amends: list[Write] = field(default_factory=list)
 
 
 class Past(NamedTuple):
@@ -117,6 +132,7 @@ class Attempt:
     that its superstep has no other task. `watched` says that its caller has an
     idle timeout; `beating` is the sign of progress that is on its way to the kernel.
     `past` is None for a task that nothing can be recorded of. `about` is there if anybody listens to its task.
+    `keeping` is what earlier attempts left behind, `branch` that of the thread.
 
     `frame` is there while the attempt runs in this process; `stopped` says that it has been given up. `context` is
     the caller's, for a task that was called. `local` attempts run in this process and never keep the driver
@@ -141,6 +157,8 @@ class Attempt:
     about: About | None = None
     context: Context | None = None
     local: bool = False
+    keeping: Keeping | None = None
+    branch: str = ""
     frame: Stoppable | None = field(default=None, init=False)
     stopped: bool = field(default=False, init=False)
 
@@ -155,20 +173,18 @@ class Attempt:
         return frame is not None and frame.stop()
 
 
-Write = tuple[str, Any]
-Target = str | Send
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Done:
     """The task's output: its writes in order and where it goes. `events` are those it emitted if nobody could
     listen while it ran. `chosen` is how many of the targets, the last ones, its branches chose; None if they were
-    not asked."""
+    not asked. `resume` is the command by which it answers questions, which only the closing of a run may."""
 
     writes: list[Write]
     targets: list[Target]
     events: list[Any] = field(default_factory=list)
     chosen: int | None = None
+    keeping: Keeping | None = None
+    resume: Command[Any] | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -179,6 +195,7 @@ class Asked:
     questions: list[tuple[Interrupt, str]]
     events: list[Any] = field(default_factory=list)
     breaks: bool = False
+    keeping: Keeping | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -189,6 +206,7 @@ class Failed:
     error: BaseException
     rejected: str | None = None
     events: list[Any] = field(default_factory=list)
+    keeping: Keeping | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -198,6 +216,7 @@ class ForParent:
     command: Command[Any]
     writes: list[Write] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
+    keeping: Keeping | None = None
 
 
 Outcome = Done | Asked | Failed | ForParent

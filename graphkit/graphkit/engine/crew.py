@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -26,10 +27,11 @@ from graphkit.engine.effects import Effects
 from graphkit.engine.events import EVENTS, HEARTBEAT, Beat, News, TaskEnded, TaskStarted
 from graphkit.engine.exchange import Exchange, too_late
 from graphkit.engine.failures import Failure, failure_record
-from graphkit.engine.program import NodeSpec, Program
+from graphkit.engine.leavings import Leavings
+from graphkit.engine.program import NodeSpec, Program, Seen
 from graphkit.engine.request import Request
 from graphkit.engine.standing import Standing
-from graphkit.engine.tasks import Task, ask, output_record
+from graphkit.engine.tasks import Task, ask, lines_of, output_record
 from graphkit.engine.timers import Alarm, Timers
 from graphkit.errors import InterruptMismatchError
 from graphkit.types import Command, RetryPolicy
@@ -62,17 +64,18 @@ class Recorder(Protocol):
 
 
 class Crew:
-    """The tasks of one superstep at work: starting, retrying, timing out, recording."""
+    """The tasks of one superstep at work: starting, retrying, timing out, recording. One crew serves a run."""
 
     __slots__ = (
         "asked",
         "at",
         "batch_due",
+        "behind",
         "breaks",
         "exchange",
         "failures",
         "for_parent",
-        "listen",
+        "leavings",
         "live",
         "program",
         "request",
@@ -80,6 +83,8 @@ class Crew:
         "run",
         "single",
         "tasks",
+        "tells_ends",
+        "tells_starts",
         "timers",
         "unrecorded",
         "waiting",
@@ -89,17 +94,18 @@ class Crew:
         self.run = run
         self.program = run.program
         self.request = run.request
-        self.listen = run.request.listen
-        self.tasks = run.standing.tasks
-        self.at = run.standing.checkpoint_id or ""
-        self.single = len(self.tasks) == 1
-        self.waiting: deque[tuple[Task, Attempt | None]] = deque(
-            [(task, None) for task in self.tasks if task.runnable]
-        )
+        self.tells_starts = not run.request.listen.isdisjoint(_ABOUT_STARTS)
+        self.tells_ends = not run.request.listen.isdisjoint(_ABOUT_ENDS)
+        self.tasks: list[Task] = []
+        self.at = ""
+        self.single = False
+        self.waiting: deque[tuple[Task, Attempt | None]] = deque()
+        self.behind: dict[str, deque[Task]] = {}  # by node: those that wait for one before them
         self.live: dict[Attempt, Task] = {}
         self.retrying: dict[Attempt, Task] = {}
         self.timers = Timers()
         self.asked: list[Pending] = []
+        self.leavings = Leavings(self)
         self.failures: list[tuple[Task, Failed]] = []
         self.unrecorded: list[Task] = []
         self.for_parent: tuple[Command[Any], str] | None = None
@@ -107,11 +113,36 @@ class Crew:
         self.batch_due: float | None = None
         self.exchange: Exchange | None = None
 
+    def begin(self) -> None:
+        """Take up the superstep at which the run stands; the one before has been applied."""
+        standing = self.run.standing
+        self.tasks = standing.tasks
+        self.at = standing.checkpoint_id or ""
+        self.single = len(self.tasks) == 1
+        for task in self.tasks:
+            if task.runnable:
+                self.waiting.append((task, None))
+        if self.program.in_order:
+            self._hold_back()
+        self.batch_due = self.exchange = None
+        if self.timers.alarms:
+            self.timers = Timers()
+        if self.unrecorded:
+            self.unrecorded = []
+        if self.asked:
+            self.asked = []
+
+    def begin_with(self, task: Task) -> None:
+        """Take up a task that is in no superstep."""
+        self.tasks, self.single = [task], True
+        self.at = self.run.standing.checkpoint_id or ""
+        self.waiting.append((task, None))
+
     def work(self) -> Effects:
         """Until every started task has finished, asked or failed."""
         yield from self._start_waiting()
         while self.live or self.retrying:
-            until = self._until() if self.timers or self.batch_due is not None else None
+            until = self._until() if self.timers.alarms or self.batch_due is not None else None
             reply = yield effects.ANY if until is None else effects.Next(until)
             if reply is None:
                 yield from self._clock()
@@ -147,9 +178,32 @@ class Crew:
                         continue
             attempts.append(attempt)
             room -= 1
-            yield from self._enlist(attempt, task)
+            task.attempts += 1
+            self.live[attempt] = task
+            if attempt.node.timeout is not None:
+                now: float = yield effects.TIMER
+                self.timers.start(attempt, now)
+            if self.tells_starts:
+                yield self._start_event(attempt, task)
         if attempts:
             yield effects.Start(attempts)
+
+    def _hold_back(self) -> None:
+        """Let the tasks of a node that is in order wait for the one before."""
+        lines = lines_of(self.tasks, self.program.in_order)
+        held = [task for line in lines.values() for task in line[1:]]
+        self.waiting = deque(pair for pair in self.waiting if pair[0] not in held)
+        # One that waits for an answer is not started, and none behind it.
+        self.behind = {
+            name: deque(itertools.takewhile(lambda task: task.runnable, line[1:]))
+            for name, line in lines.items()
+        }
+
+    def _follow(self, task: Task) -> None:
+        """Start the one that has waited for this one."""
+        line = self.behind.get(task.name)
+        if line:
+            self.waiting.append((line.popleft(), None))
 
     @property
     def _busy(self) -> int:
@@ -175,6 +229,8 @@ class Crew:
             alone=self.single and not spec.coordinates,
             past=task.past,
             local=spec.coordinates,
+            keeping=task.keeping,
+            branch=state.branch,
         )
         if task.failure is not None and spec.handler is not None:  # reopened: the node has failed for good
             return attempt.again(failure=task.failure.error, number=task.failure.attempt)
@@ -200,32 +256,29 @@ class Crew:
             return attempt
         if attempt.node.branches and found.chosen is not None:
             return recalling(attempt, found)
-        if not self.listen.isdisjoint(_ABOUT_STARTS):
+        if self.tells_starts:
             yield self._start_event(attempt, task)
         self._finish(task, found, cached=True)
         if type(task) is CalledTask:
             yield from self._calls.settle(task, found)
         return None
 
-    def _enlist(self, attempt: Attempt, task: Task) -> Effects:
-        task.attempts += 1
-        self.live[attempt] = task
-        if attempt.node.timeout is not None:
-            now: float = yield effects.TIMER
-            self.timers.start(attempt, now)
-        if not self.listen.isdisjoint(_ABOUT_STARTS):
-            yield self._start_event(attempt, task)
-
     def _input(self, task: Task, spec: NodeSpec) -> Any:
-        if task.arg is not MISSING:
+        if task.arg is not MISSING and not spec.sees_state:
             return task.arg
-        return spec.shape.of(self.run.standing.state.view, self.request.recursion_limit - self.run.steps)
+        view: Mapping[str, Any] = self.run.standing.state.view
+        if task.keeping is not None and task.keeping.amends:  # of a try before this one
+            view = self.leavings.preview(task)
+        seen = spec.shape.of(view, self.request.recursion_limit - self.run.steps)
+        return seen if task.arg is MISSING else Seen(seen, task.arg)
 
     # Outcomes
 
     def _took(self, attempt: Attempt, task: Task, outcome: Outcome) -> Effects:
         if outcome.events:
             yield effects.Emit(outcome.events)
+        if outcome.keeping is not None:
+            outcome = self.leavings.take(task, outcome, outcome.keeping)
         if type(outcome) is Done:
             self._finish(task, outcome)
             if attempt.cache_key is not None and attempt.failure is None:
@@ -233,9 +286,11 @@ class Crew:
             if type(task) is CalledTask:
                 yield from self._calls.settle(task, outcome)
         elif type(outcome) is Asked and isinstance(task, CalledTask):
+            self.leavings.record(task)
             yield from self._calls.settle(task, outcome)  # its caller asks for it
         elif type(outcome) is Asked:
             self.asked += ask(task, outcome)
+            self.leavings.record(task)
             self.breaks = self.breaks or outcome.breaks
             self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
         elif type(outcome) is ForParent:
@@ -249,8 +304,10 @@ class Crew:
         task.output = output
         if not self.single or type(task) is CalledTask:
             self.unrecorded.append(task)
-        if self.listen:
+        if self.tells_ends:
             self._tell(task, writes=tuple(output.writes), cached=cached)
+        if self.behind and type(task) is not CalledTask:
+            self._follow(task)
 
     def _failed(self, attempt: Attempt, task: Task, outcome: Failed) -> Effects:
         error = outcome.error
@@ -262,7 +319,11 @@ class Crew:
         if policy is not None and tries_left and (not self.failures or isinstance(task, CalledTask)):
             yield from self._retry_later(attempt, task, policy)
             return
-        if attempt.node.handler is not None and attempt.failure is None and isinstance(error, Exception):
+        if (
+            attempt.node.handler is not None
+            and attempt.failure is None
+            and isinstance(error, attempt.node.handles)
+        ):
             yield from self._hand_over(attempt, task, error)
             return
         yield from self._fails(task, outcome)
@@ -271,12 +332,14 @@ class Crew:
         """To the error handler. It is recorded that the node has failed, so that it never runs again."""
         task.failure = Failure(error, attempt.number)
         task.error = repr(error)
-        self.waiting.appendleft((task, attempt.again(failure=error)))
+        self.leavings.record(task)
+        self.waiting.appendleft((task, attempt.again(failure=error, keeping=task.keeping)))
         if self.request.stored:
             self.asked.append(failure_record(task.id, task.failure))
             yield from self._record_batch(True)
 
     def _fails(self, task: Task, outcome: Failed) -> Effects:
+        self.leavings.record(task, outcome.error)
         self._tell(task, error=repr(outcome.error))
         if isinstance(task, CalledTask):
             yield from self._calls.settle(task, outcome)
@@ -294,10 +357,11 @@ class Crew:
 
     def _start_event(self, attempt: Attempt, task: Task) -> effects.Emit:
         about = attempt.about = self._about(task)
-        return effects.Emit((TaskStarted(about=about, input=attempt.arg, attempt=attempt.number),))
+        given = attempt.arg.arg if type(attempt.arg) is Seen else attempt.arg
+        return effects.Emit((TaskStarted(about=about, input=given, attempt=attempt.number),))
 
     def _tell(self, task: Task, **result: Any) -> None:
-        if not self.listen.isdisjoint(_ABOUT_ENDS):
+        if self.tells_ends:
             whole = self._spec(task).result is not None
             self.run.held.append(TaskEnded(about=self._about(task), whole=whole, **result))
 
@@ -320,7 +384,8 @@ class Crew:
             # Spread by the task's id: as good as chance between tasks, and the same every time.
             wait *= 1 + int(task.id[:4], 16) / 0x20000
         # A new input: the failed attempt may have changed the dict that it was given.
-        following = attempt.again(number=attempt.number + 1, arg=self._input(task, attempt.node))
+        arg = self._input(task, attempt.node)
+        following = attempt.again(number=attempt.number + 1, arg=arg, keeping=task.keeping)
         now: float = yield effects.TIMER
         self.retrying[following] = task
         self.timers.set(now + wait, following, Alarm.RETRY)

@@ -118,6 +118,8 @@ class Editor:
             self.standing = reopen(program, saved, request.namespace)
             self.control, self.work = dict(saved.checkpoint.control), saved.checkpoint.work
             self.given = saved.checkpoint.given
+            if not request.namespace and saved.checkpoint.id != saved.thread.head:
+                self.standing.state.branch = request.nonce
 
     def superstep(self, updates: list[StateUpdate], now: float) -> Effects:
         if not updates:
@@ -218,6 +220,10 @@ class Editor:
         given: Sequence[Write] | None = None,
     ) -> None:
         standing = self.standing
+        if source == "fork" and not self.request.namespace:
+            standing.state.branch = self.request.nonce
+        if standing.state.branch:
+            control = {**control, "branch": standing.state.branch}
         changes, standing.amended = standing.amended.add(changes), Changes()
         first = -1 if source == "input" else 0
         step, parent = max(first, standing.step + 1), standing.checkpoint_id

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphkit.engine import effects
-from graphkit.engine.attempt import Asked, Attempt, Called, Failed, Outcome, Reply
+from graphkit.engine.attempt import Asked, Attempt, Called, Failed, Keeping, Outcome, Reply
 from graphkit.engine.caching import Key
 from graphkit.engine.calls import CalledTask, Callers, is_within
 from graphkit.engine.effects import Effects
@@ -37,9 +37,12 @@ class Exchange:
     def connect(self, caller: Attempt, called: Called) -> Effects:
         """A running task calls another one. It is started, unless it is known what it comes to."""
         crew = self._crew
-        if crew.timers:
+        if crew.timers.alarms:
             yield from crew.gets_on(caller, BEAT)
         task = self._callers.task_of(called, caller, crew.live[caller])
+        kept = crew.run.standing.kept
+        if kept and task.id in kept:
+            task.keeping = Keeping(kept[task.id])
         found = self._callers.result_of(task)
         if found is not None:
             yield effects.Settle(called.reply, found)
@@ -73,6 +76,8 @@ class Exchange:
             context=task.called.context,
             local=not caller.node.coordinates,
             watched=caller.watched or (timeout is not None and timeout.idle_timeout is not None),
+            keeping=task.keeping,
+            branch=caller.branch,
         )
 
     def settle(self, task: CalledTask, outcome: Outcome) -> Effects:
@@ -83,7 +88,7 @@ class Exchange:
                 outcome.error, f"in task {task.name!r}, called by {caller!r}, attempt ", str(task.attempts)
             )
         self._callers.ended(task)
-        if self._crew.timers:
+        if self._crew.timers.alarms:
             yield from self._crew.gets_on(task.caller, BEAT)
         yield effects.Settle(task.called.reply, outcome)
 

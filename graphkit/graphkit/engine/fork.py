@@ -43,6 +43,9 @@ def fork(
     control = {**old.control, "next": names}
     if request.task:
         control["task"] = standing.state.task = request.task
+    standing.state.branch = request.scope.branch if request.nested else request.nonce
+    if standing.state.branch:
+        control["branch"] = standing.state.branch
     copy = Checkpoint(
         "",
         parent,

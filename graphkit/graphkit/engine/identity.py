@@ -51,8 +51,11 @@ def task_id(checkpoint: str, namespace: str, step: int, path: tuple[str | int, .
     return _digest(checkpoint, namespace, str(step), *map(repr, path))
 
 
-def question_id(task: str, name: str | None, index: int | None) -> str:
-    return _digest(task, "name" if name is not None else "index", str(index) if name is None else name)
+def question_id(task: str, name: str | None, index: int | None, within: str = "") -> str:
+    """`within` is the part of the task that a name is unique in and an index counted in, if it is not the whole."""
+    if name is None:
+        return _digest(task, "index", within, str(index)) if within else _digest(task, "index", str(index))
+    return _digest(task, "within", within, name) if within else _digest(task, "name", name)
 
 
 def below(namespace: str, node: str, task: str, call: str = "") -> str:

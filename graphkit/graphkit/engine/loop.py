@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphkit.engine import effects, identity
 from graphkit.engine.crew import Crew
@@ -38,7 +38,10 @@ from graphkit.errors import (
 )
 from graphkit.types import Command, RunStatus
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.records import ANSWER, ERROR, Checkpoint, Commit, Opening, Pending
+from graphkit_checkpoint.records import ANSWER, ERROR, KEPT, Checkpoint, Commit, Opening, Pending
+
+if TYPE_CHECKING:
+    from graphkit.engine.attendance import Attendance
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
 """Seconds between two looks at a thread that somebody else has."""
@@ -66,14 +69,19 @@ class Run:
         self.request = request
         self.standing: Standing = None  # type: ignore[assignment]  # set before anything reads it
         self.opening = Opening(None, None, False)
-        self.crew: Crew | None = None
+        self.hands: Crew = None  # type: ignore[assignment]  # set before anything reads it
+        self.crew: Crew | None = None  # while it is at work
         self.active = False
+        self.goes_on = False  # with a superstep that an earlier run has left
         self.paused = False
+        self.listens = bool(request.listen)
+        self.may_break = bool(request.before or request.after)
         self.control = request.scope.live.control if request.drains else None
         self.drained: str | None = None
         self.steps = 0
         self.held: list[Any] = []
         self.unsaved: list[Checkpoint] = []
+        self.beside: list[Pending] = []  # records of this checkpoint, to be written when the run ends
         self.durable = request.stored and request.durability != "exit"
         self.wants_checkpoints = request.stored or "checkpoints" in request.listen
 
@@ -82,8 +90,14 @@ class Run:
             idle = yield from self._start_when_free()
             if idle:
                 return (yield from self._idle())
+            self.hands = Crew(self)
+            if self.goes_on and (self.program.attended or self.standing.attending):
+                end: End | None = yield from self._begin_attended()
+                if end is not None:
+                    return end
             while self.standing.tasks and not self.paused and self.drained is None:
-                self._check_limit()
+                if self.steps >= self.request.recursion_limit:
+                    self._refuse_more()
                 end = yield from self._superstep()
                 if end is not None:
                     return end
@@ -127,6 +141,7 @@ class Run:
             )
         prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
         self.standing = prepared.standing
+        self.goes_on = not prepared.arriving
         if not prepared.idle:
             yield from self._enter(prepared)
         if prepared.command is not None:
@@ -176,11 +191,14 @@ class Run:
     def _end(self) -> End:
         standing = self.standing
         asked = [task.questions[question.id] for task in standing.tasks for question in task.open_questions]
-        left = tuple(task.name for task in standing.tasks if not task.finished)
+        # A superstep whose tasks have all finished still waits to be applied.
+        left = [task.name for task in standing.tasks if not task.finished] or [
+            task.name for task in standing.tasks
+        ]
         return End(
             status="interrupted" if asked else self._rest if left else "completed",
-            values=show(self.program, self._view()),
-            next=left,
+            values=show(self.program, self.view()),
+            next=tuple(left),
             asked=asked,
             thread_id=self.request.thread_id,
             namespace=self.request.namespace,
@@ -199,16 +217,14 @@ class Run:
         self.drained = yield effects.DRAINING
         return self.drained is not None
 
-    def _view(self) -> Mapping[str, Any]:
+    def view(self) -> Mapping[str, Any]:
         """The state, with what finished tasks of an unfinished superstep wrote."""
         return view_with(self.standing.state, entries_of(self.standing.tasks, self.program))
 
     def _everything(self) -> Any:
-        return show(self.program, self._view(), narrow=False)
+        return show(self.program, self.view(), narrow=False)
 
-    def _check_limit(self) -> None:
-        if self.steps < self.request.recursion_limit:
-            return
+    def _refuse_more(self) -> None:
         names = ", ".join(repr(task.name) for task in self.standing.tasks[:5])
         remedy = (
             f"go on with invoke(None) on thread {self.request.thread_id!r} and a higher limit"
@@ -228,7 +244,7 @@ class Run:
         if isinstance(error, UnstorableError) and self.unsaved:
             yield from self._keep_what_can_be_stored()
             return
-        pending = [] if crew is None else keepable(error, crew)
+        pending = [*self.beside, *([] if crew is None else keepable(error, crew))]
         at = crew.at if crew is not None else self.standing.checkpoint_id or ""
         try:
             yield from self._save((), pending, at, release=True)
@@ -250,27 +266,33 @@ class Run:
     def _superstep(self) -> Generator[effects.Effect, Any, End | None]:
         """Run the tasks that can run, then apply, ask or fail. Returns an `End` if the run stops here."""
         standing = self.standing
-        crew = self.crew = Crew(self)
+        crew = self.crew = self.hands
+        crew.begin()
         yield from crew.work()
+        if crew.leavings.amended:
+            crew.leavings.apply()
         if crew.failures:
-            yield from self._fail(crew)
+            yield from self.fail(crew)
         if crew.for_parent is not None:
             yield from self._leave(crew, *crew.for_parent)
             raise ParentCommand(*crew.for_parent)
-        if not all(task.finished for task in standing.tasks):
-            return (yield from self._halt(crew))
+        if None in [task.output for task in standing.tasks]:
+            return (yield from self.halt())
         now: float = (yield effects.NOW) if self.request.stored else 0.0
         ran = standing.tasks
         checkpoints = self._advance(now, count=ran[0].name != self.program.entry.name)
-        self.paused = self._breaks_after(ran) or self._breaks_before()
+        self.paused = self.may_break and (self._breaks_after(ran) or self._breaks_before())
         over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
         if self.control is not None and self.control.shared and not over:
             over = yield from self._drains()
         if self.request.stored:
             stale = [(task.id, ERROR, key) for task in ran if task.error is not None for key in ("", HANDLED)]
+            if standing.kept:
+                stale += [(task_id, KEPT, key) for task_id, kept in standing.kept.items() for key in kept]
+                standing.kept = {}
             yield from self._save(checkpoints, (), crew.at, forget=stale, release=over)
         self.crew = None
-        if self.request.listen:
+        if self.listens:
             self._announce(*checkpoints)
             yield from self.flush()
         return None
@@ -297,18 +319,24 @@ class Run:
         """Apply what the tasks wrote and plan what runs next; returns the checkpoint, if anybody wants it."""
         standing, request = self.standing, self.request
         state, step, parent = standing.state, standing.step + 1, standing.checkpoint_id
+        if standing.attending:
+            standing.tasks = [task for task in standing.tasks if task not in standing.attending]
+            standing.attending = []
+        if self.beside:
+            self.beside = []
         entries = entries_of(standing.tasks, self.program)
         changes = state.apply(entries)
-        if standing.amended:
+        amended = standing.amended
+        if amended.changed or amended.cleared:
             changes, standing.amended = standing.amended.add(changes), Changes()
         plan = state.follow(entries)
-        if not plan:
+        if not (plan.names or plan.sends):
             state.finish(changes)
         if request.stored:
             new_id = identity.checkpoint_id(now, step, request.nonce, parent)
         else:
             new_id = identity.unstored_id(request.nonce, step)
-        standing.step, standing.checkpoint_id = step, new_id
+        standing.step, standing.checkpoint_id, standing.amends = step, new_id, 0
         standing.tasks = make_tasks(plan, new_id, request.namespace, step)
         self.steps += count
         if not self.wants_checkpoints:
@@ -328,28 +356,68 @@ class Run:
         )
         return (checkpoint,)
 
-    def _halt(self, crew: Crew) -> Generator[effects.Effect, Any, End]:
-        """Questions are open, or a graph inside a task is to be gone on with: record everything beside the
-        checkpoint and stop."""
-        if self.control is not None and not crew.breaks:
+    def halt(self) -> Generator[effects.Effect, Any, End | None]:
+        """Questions are open, or a graph inside a task is to be gone on with: record everything beside the checkpoint
+        and stop, unless the program's closing has something to go on with. Returns the `End` if the run stops."""
+        crew = self.crew
+        pending = [] if crew is None else [*crew.outputs(), *crew.asked]
+        if "closing" in self.program.attended and any(task.open_questions for task in self.standing.tasks):
+            if (yield from self._close(pending, None)):
+                self.hands.breaks = False
+                return (yield from self._attendance.open())
+            pending = []
+        if self.control is not None and not (crew is not None and crew.breaks):
             yield from self._drains()
-        yield from self._save((), [*crew.outputs(), *crew.asked], crew.at, release=True)
+        return (yield from self.rest(pending))
+
+    def rest(self, pending: Sequence[Pending] = ()) -> Generator[effects.Effect, Any, End]:
+        """Stop in front of what is left."""
+        at = self.standing.checkpoint_id or ""
+        yield from self._save((), [*self.beside, *pending], at, release=True)
         end = self._end()
         self._show_halt(end)
         yield from self.flush()
         return end
 
-    def _fail(self, crew: Crew) -> Effects:
+    def fail(self, crew: Crew) -> Effects:
         """Record what there is and raise the error of the first failed task in task-path order."""
         pending = [*crew.outputs(), *crew.asked]
-        pending += [error_record(task.id, failed.error) for task, failed in crew.failures]
-        forget = [(task.id, ANSWER, failed.rejected) for task, failed in crew.failures if failed.rejected]
-        yield from self._save((), pending, crew.at, forget=forget, release=True)
-        yield from self.flush()
-        order = {task: index for index, task in enumerate(self.standing.tasks)}
+        lasting = [(task, failed) for task, failed in crew.failures if task in self.standing.tasks]
+        pending += [error_record(task.id, failed.error) for task, failed in lasting]
+        forget = [(task.id, ANSWER, failed.rejected) for task, failed in lasting if failed.rejected]
+        order = {task: index for index, task in enumerate(crew.tasks)}
         task, failed = min(crew.failures, key=lambda pair: order[pair[0]])
         self._annotate(failed.error, task)
+        if "closing" in self.program.attended and task.path[0] != "closing":
+            yield from self._close(pending, failed.error)
+            pending = []
+        yield from self._save((), [*self.beside, *pending], crew.at, forget=forget, release=True)
+        yield from self.flush()
         raise failed.error
+
+    @property
+    def _attendance(self) -> Attendance:
+        from graphkit.engine.attendance import Attendance
+
+        return Attendance(self)
+
+    def _begin_attended(self) -> Generator[effects.Effect, Any, End | None]:
+        over = not self.standing.tasks or self.paused or self.drained is not None
+        return None if over else (yield from self._attendance.begin())
+
+    def _close(self, pending: Sequence[Pending], error: BaseException | None) -> Effects:
+        """The run is about to end early: record why, then let the program close it. Reply: whether it goes on."""
+        yield from self.record_beside(pending)
+        self.crew = None
+        yield from self.flush()
+        return (yield from self._attendance.close(error))
+
+    def record_beside(self, pending: Sequence[Pending]) -> Effects:
+        """Record something that has to outlive the run, at once unless it writes only at its end."""
+        if not self.durable:
+            self.beside += pending
+        elif pending:
+            yield from self._save((), pending, self.standing.checkpoint_id or "")
 
     def _annotate(self, error: BaseException, task: Task) -> None:
         around = " > ".join(part.split(":")[0] for part in self.request.namespace.split("|") if part)
@@ -447,8 +515,10 @@ class Run:
     def _saved_event(self, checkpoint: Checkpoint) -> CheckpointSaved:
         state, tasks = self.standing.state, self.standing.tasks
         if checkpoint.id != self.standing.checkpoint_id:
-            # The input's own checkpoint: the state as it was before.
-            state = State(self.program, self.opening.saved.values if self.opening.saved else {}, None)
+            # The input's own checkpoint: the state as it was before, with what was changed beside it.
+            before = self.opening.saved.values if self.opening.saved else {}
+            kept = {key: value for key, value in before.items() if key not in checkpoint.cleared}
+            state = State(self.program, {**kept, **checkpoint.changed}, None)
             tasks = [start_task(None, checkpoint.id, self.request.namespace, checkpoint.step)]
         return CheckpointSaved(
             thread_id=self.request.thread_id,
@@ -466,7 +536,7 @@ class Run:
         return TaskState(
             id=task.id,
             name=task.name,
-            interrupts=tuple(question for question, _ in task.questions.values()),
+            interrupts=tuple(task.all_questions),
             writes=None if task.output is None else tuple(task.output.writes)[: 1 if spec.result else None],
             error=None if task.finished else task.error,
             inside=inside,

@@ -6,7 +6,7 @@ Everything here happens before the thread is claimed. A wrong input is an error 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,19 +32,20 @@ from graphkit.engine.standing import (
     Standing,
     amend,
     amend_record,
+    amends_in,
     can_move,
     command_in,
     reopen,
     start,
 )
-from graphkit.engine.state import Plan, State
-from graphkit.engine.tasks import answer_record, restore
+from graphkit.engine.state import Changes, Plan, State
+from graphkit.engine.tasks import answer_record, entries_of
 from graphkit.engine.travel import Way, way_to
 from graphkit.engine.updates import command_parts, writes_of_input
 from graphkit.engine.versions import settle
 from graphkit.errors import EmptyInputError, UnserializableStateError
-from graphkit.types import Command
-from graphkit_checkpoint.records import AMEND, Checkpoint, Opening, Saved, Tip
+from graphkit.types import Command, Interrupt
+from graphkit_checkpoint.records import Checkpoint, Opening, Saved, Tip
 from graphkit_checkpoint.serde import fingerprint
 
 
@@ -63,7 +64,8 @@ class Preparation:
         if self.request.stored and not prepared.idle:
             standing = prepared.standing
             new_turn = any(checkpoint.source == "input" for checkpoint in prepared.checkpoints)
-            goes_on = None if new_turn else [task.name for task in standing.tasks]
+            tasks = [task for task in standing.tasks if task not in standing.attending]
+            goes_on = None if new_turn else [task.name for task in tasks]
             standing.amended.add(settle(self.program, self.saved, standing.state, goes_on))
         return prepared
 
@@ -91,6 +93,8 @@ class Preparation:
         writes = writes_of_input(self.program, given)
         if self.opening.abandoned and (yield from self._was_broken_off(writes)):
             return self._proceed()
+        if self.program.admits is not None:
+            self._ask_whether_to_admit(self.program.admits)
         return self._begin(writes, None)
 
     def _check_checkpoint(self) -> None:
@@ -112,12 +116,24 @@ class Preparation:
         is not the newest."""
         request = self.request
         assert self.saved is not None
+        if self.saved.checkpoint.control.get("branch", "") == request.scope.branch:
+            return  # there is no fork between the two
         found = yield effects.FindOnWay(request.thread_id, request.namespace, request.scope.parents[""])
         if found != self.saved.checkpoint.id:
             opening = Opening(None, None, False)
             if found is not None:
                 opening = yield effects.Open(request.thread_id, request.namespace, found, False)
             self.saved = opening.saved
+
+    @property
+    def _branch(self) -> str:
+        """The branch of the thread that a new turn is in: that of the graph around, or a new one if it does not begin
+        at the head."""
+        if self.request.nested:
+            return self.request.scope.branch
+        if not self._at_head:
+            return self.request.nonce
+        return "" if self.saved is None else str(self.saved.checkpoint.control.get("branch", ""))
 
     @property
     def _at_head(self) -> bool:
@@ -127,6 +143,16 @@ class Preparation:
         return saved.checkpoint.id == saved.thread.head
 
     # A new turn
+
+    def _ask_whether_to_admit(self, admits: Callable[[Sequence[Interrupt]], None]) -> None:
+        """A new input closes the questions that are open. In a branch it closes none."""
+        saved = self.saved
+        if saved is None or not saved.pending or not self._at_head:
+            return
+        tasks = reopen(self.program, saved, self.request.namespace).tasks
+        asked = [question for task in tasks for question in task.open_questions]
+        if asked:
+            admits(asked)
 
     def _stored(self, writes: list[Write]) -> list[Write]:
         return [(key, value) for key, value in writes if self.program.channels[key].stored]
@@ -157,16 +183,35 @@ class Preparation:
         work: dict[str, Any] = {} if goto is None else {"goto": goto}
         state = State(self.program, saved.values if saved else {}, None)
         standing = Standing(state, [], step, None, saved.tip if saved else Tip())
-        for record in saved.pending if saved else ():
-            if record.kind == AMEND:  # an update that was to be stored with the next checkpoint: this one
-                amend(standing, Plan(), record.value["writes"], ())
+        # Changes that were to be stored with the next checkpoint: this one.
+        for record in amends_in(saved.pending) if saved else ():
+            amend(standing, Plan(), record.value["writes"], ())
+        if self.program.keeps_finished and saved is not None and saved.pending:
+            finished = entries_of(reopen(self.program, saved, request.namespace).tasks, self.program)
+            standing.amended.add(state.apply(finished, advance=False))
+        changes, standing.amended = standing.amended, Changes()
         prepared = Prepared(standing)
         control: dict[str, Any] = {"next": [START], "ran": []}
         if request.task:
             control["task"] = state.task = request.task
+        if branch := self._branch:
+            control["branch"] = state.branch = branch
         given = self._stored(writes)
         prepared.checkpoints.append(
-            Checkpoint("", parent, step, "input", 0.0, request.metadata, control, work, given=given)
+            Checkpoint(
+                "",
+                parent,
+                step,
+                "input",
+                0.0,
+                request.metadata,
+                control,
+                work,
+                changes.changed,
+                changes.cleared,
+                given,
+                changes.extended,
+            )
         )
         standing.tasks = [start(self.program, writes, work, "", request.namespace, step)]
         return prepared
@@ -274,7 +319,7 @@ class Preparation:
         standing = reopen(self.program, saved, self.request.namespace)
         routed, elsewhere = route(answers, standing.tasks, thread_id)
         for question, value in elsewhere.items():
-            yield from self._check_elsewhere(question, value)
+            yield from check_elsewhere(thread_id, question, value)
         if not self._at_head:
             if routed.fresh:
                 raise unknown(next(iter(routed.fresh)), thread_id)
@@ -305,28 +350,25 @@ class Preparation:
         assert opening.saved is not None
         return Prepared(reopen(self.program, opening.saved, request.namespace), arriving=False, idle=True)
 
-    def _check_elsewhere(self, question: str, value: Any) -> Effects:
-        found = yield effects.FindAnswers(self.request.thread_id, question)
-        if not found:
-            raise unknown(question, self.request.thread_id)
-        check_same(question, found[0].value["value"], value)
-
     def _record(self, prepared: Prepared, fresh: Mapping[str, Any]) -> None:
-        from graphkit.engine.answers import accept
+        from graphkit.engine.answers import accepted
 
         saved = self.saved
         assert saved is not None
-        for task in prepared.standing.tasks:
-            for question, (asked, mark) in task.questions.items():
-                if question in fresh:
-                    value = accept(asked, fresh[question])
-                    prepared.pending.append(answer_record(task.id, question, value, mark))
+        prepared.pending += accepted(prepared.standing.tasks, fresh)
         saved.pending.extend(prepared.pending)
-        restore(prepared.standing.tasks, prepared.pending)
 
     def _retries(self, standing: Standing, here: bool) -> bool:
         """An answer given again has no effect, but picks up a run that broke off after it."""
         return can_move(standing) and (here or self.opening.abandoned)
+
+
+def check_elsewhere(thread_id: str, question: str, value: Any) -> Effects:
+    """An answer to a question that none of the tasks has: given before, and the same one, or an error."""
+    found = yield effects.FindAnswers(thread_id, question)
+    if not found:
+        raise unknown(question, thread_id)
+    check_same(question, found[0].value["value"], value)
 
 
 def _gone(thread_id: str, namespace: str, checkpoint_id: str | None) -> ValueError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphkit.channels import BaseChannel
 from graphkit.errors import GraphVersionError
-from graphkit.types import CachePolicy, RetryPolicy, TimeoutPolicy
+from graphkit.types import CachePolicy, Interrupt, RetryPolicy, TimeoutPolicy
 
 UNNAMED = "graph"
 """The name of a graph that was compiled without one."""
@@ -40,19 +40,20 @@ class Shape:
     build: Callable[[dict[str, Any]], Any] | None = None
     managed: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
     is_root: bool = False
+    is_complete: bool = field(init=False)
+    """Whether a view is what the function sees, as it is."""
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether a view is what the function sees, as it is."""
-        return self.keys is None and not self.managed and not self.is_root
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_complete", self.keys is None and not self.managed and not self.is_root)
 
     def of(self, view: Mapping[str, Any], steps_left: int = 0) -> Any:
         if self.is_root:
             assert self.keys is not None
             return view.get(self.keys[0])
         values = dict(view) if self.keys is None else {key: view[key] for key in self.keys if key in view}
-        for key, compute in self.managed.items():
-            values[key] = compute(steps_left)
+        if self.managed:
+            for key, compute in self.managed.items():
+                values[key] = compute(steps_left)
         return values
 
     def instance(self, values: Any) -> Any:
@@ -62,12 +63,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A user's function: its blocking form, its async form (one may be None), what is injected by name."""
+    """A user's function: its blocking form, its async form (one may be None), what is injected by name. One that is
+    `brief` only chooses or passes on: it is called on the event loop, whose next turn it does not delay."""
 
     name: str
     call: Callable[..., Any] | None
     acall: Callable[..., Any] | None
     inject: tuple[str, ...] = ()
+    brief: bool = False
 
     @property
     def is_async(self) -> bool:
@@ -95,7 +98,10 @@ class Caching:
 class NodeSpec:
     """One node. `successors` run after it, `joins` (indexes) wait for it, `branches` choose. `subgraph` is the
     graph that it is, if it is one. `result` makes writes of what it returns, where that is no update:
-    the first is all that is shown of it. A node that `coordinates` does little but call tasks and wait for them."""
+    the first is all that is shown of it. A node that `coordinates` does little but call tasks and wait for them.
+
+    One that `sees_state` is given a `Seen` by a `Send`. The `Send`s to one that is `in_order` run one after the
+    other, and none after one that has asked or failed."""
 
     name: str
     callee: Callee
@@ -107,6 +113,8 @@ class NodeSpec:
     cache: Caching | None = None
     timeout: TimeoutPolicy | None = None
     handler: Callee | None = None
+    handles: type[Exception] = Exception
+    """What the handler is for; after any other error the node may run again."""
     defer: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     subgraph: Program | None = None
@@ -114,6 +122,27 @@ class NodeSpec:
     """What the subgraph keeps: True for its state, False for nothing, None for the state of one task."""
     result: Callable[[Any], list[tuple[str, Any]]] | None = None
     coordinates: bool = False
+    sees_state: bool = False
+    in_order: bool = False
+
+
+class Seen(NamedTuple):
+    """What a node that sees the state is given by a `Send`: the state as a node without one gets it, and `arg`."""
+
+    view: Any
+    arg: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """Why a run is about to end: it waits for answers, or it raises the `error` of a task (or both). `questions` are
+    all that are open, `nodes` the names of the tasks that have not finished, each once, `view` is the state with what
+    those have written that have."""
+
+    questions: tuple[Interrupt, ...] = ()
+    error: BaseException | None = None
+    nodes: tuple[str, ...] = ()
+    view: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +159,13 @@ class Program:
 
     `takes` and `gives` name the channels that are the whole input and the whole output, where those are no
     mappings of channel names.
+
+    `opening` and `closing` are run at the edges of a run (see `graphkit.engine.attendance`) that is `attended` by
+    them: a set of "opening" and "closing". What is not in it is not begun, but gone on with if it waits for an answer.
+
+    With `keeps_finished` a new input is applied after what the finished tasks of an unfinished superstep have
+    written, which else is dropped. `admits` is called with the open questions that a new input would close; what
+    it raises, the run raises before anything is stored.
     """
 
     name: str
@@ -146,17 +182,32 @@ class Program:
     described: Mapping[str, Any] | None = None
     takes: str | None = None
     gives: str | None = None
+    _specs: Mapping[str, NodeSpec] = field(init=False)
+    opening: NodeSpec | None = None
+    closing: NodeSpec | None = None
+    attended: frozenset[str] = frozenset()
+    keeps_finished: bool = False
+    admits: Callable[[Sequence[Interrupt]], None] | None = None
+    in_order: frozenset[str] = field(init=False)
+    """The nodes whose `Send`s run one after the other."""
 
     def __post_init__(self) -> None:
         if self.is_root:
             self.takes = self.gives = ROOT
+        self.in_order = frozenset(name for name, node in self.nodes.items() if node.in_order)
+        edges = {"opening": self.opening, "closing": self.closing}
+        for edge, spec in edges.items():
+            if edge in self.attended and spec is None:
+                raise ValueError(f"graph {self.name!r} is attended by an {edge} that it does not have")
+            if spec is not None and (spec.name in self.nodes or not spec.sees_state):
+                raise ValueError(f"the {edge} {spec.name!r} needs a name of its own and has to see the state")
+        named = {spec.name: spec for spec in edges.values() if spec is not None}
+        self._specs = {**self.nodes, **named, self.entry.name: self.entry}
 
     def spec(self, name: str) -> NodeSpec:
         """The node of this name; the entry for the task that takes in the input."""
-        if name == self.entry.name:
-            return self.entry
         try:
-            return self.nodes[name]
+            return self._specs[name]
         except KeyError:
             raise GraphVersionError(
                 f"the thread is to go on at node {name!r}, which graph {self.name!r} does not have (it has "

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from graphkit.constants import END, START
-from graphkit.engine.attempt import Done, Past, Target, Write
+from graphkit.engine.attempt import Done, Past, Place, Target, Write
+from graphkit.engine.attendants import Attendant, attendants_in, unfinished
 from graphkit.engine.calls import results_in
 from graphkit.engine.program import Program
 from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
-from graphkit.engine.tasks import OUTSIDE, Task, make_tasks, restore, start_task
+from graphkit.engine.tasks import OUTSIDE, Task, kept_in, lines_of, make_tasks, restore, start_task
 from graphkit.types import Command
 from graphkit_checkpoint.records import AMEND, Checkpoint, Pending, Saved, Tip
 
@@ -20,8 +22,9 @@ from graphkit_checkpoint.records import AMEND, Checkpoint, Pending, Saved, Tip
 class Standing:
     """Where a run stands: at a checkpoint, with the tasks of the superstep that follows it.
 
-    `amended` is what commands from outside changed since the checkpoint; it is stored with the next one.
-    `results` are those of tasks that the tasks have called.
+    `amended` is what commands from outside, and tasks whatever became of them, changed since the checkpoint; it is
+    stored with the next one. `results` are those of tasks that the tasks have called, `kept` what is
+    recorded as kept, by the id of the task or call.
     """
 
     state: State
@@ -32,6 +35,9 @@ class Standing:
     amended: Changes = field(default_factory=Changes)
     amends: int = 0
     results: dict[str, Done] = field(default_factory=dict)
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attending: list[Attendant] = field(default_factory=list)
+    """Those of the tasks that are at an edge of the run and have asked."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -54,12 +60,11 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
     control, work = checkpoint.control, checkpoint.work or {}
     state = State(program, saved.values, control)
     at = checkpoint.id
-    pending = [record for record in saved.pending if not fork or record.kind == AMEND]
+    pending = [record for record in saved.pending if not fork or _is_from_outside(record)]
     standing = Standing(state, [], checkpoint.step, at, saved.tip)
     plan = plan_of(control, work)
-    for record in pending:
-        if record.kind == AMEND:
-            amend(standing, plan, record.value["writes"], record.value["targets"])
+    for record in amends_in(pending):
+        amend(standing, plan, record.value["writes"], record.value["targets"])
     if checkpoint.given is not None:
         standing.tasks = [start(program, checkpoint.given, work, at, namespace, checkpoint.step)]
         standing.tasks += make_tasks(
@@ -67,8 +72,12 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
         )
     else:
         standing.tasks = make_tasks(plan, at, namespace, checkpoint.step)
+    if pending:
+        standing.attending = attendants_in(pending, Place(at, namespace, checkpoint.step, ()))
+        standing.tasks += standing.attending
     restore(standing.tasks, pending)
     standing.results = results_in(pending)
+    standing.kept = kept_in(pending)
     for task in standing.tasks:
         task.past = Past(tuple(dict.fromkeys(question.namespace for question, _ in task.questions.values())))
     lead_inside(standing.tasks, work)
@@ -111,15 +120,33 @@ def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iter
     plan.names.sort()
 
 
-def amend_record(key: str, writes: Iterable[Write], targets: Iterable[Target]) -> Pending:
+def _is_from_outside(record: Pending) -> bool:
+    return record.kind == AMEND and record.task_id == OUTSIDE
+
+
+def amends_in(pending: Iterable[Pending]) -> list[Pending]:
+    """What is applied before any output, in the order in which it was: a record's key says so."""
+    return sorted([record for record in pending if record.kind == AMEND], key=attrgetter("key"))
+
+
+def amend_record(
+    key: str, writes: Iterable[Write], targets: Iterable[Target], task_id: str = OUTSIDE
+) -> Pending:
     value = {"writes": [[name, written] for name, written in writes], "targets": list(targets)}
-    return Pending(OUTSIDE, AMEND, key, value)
+    return Pending(task_id, AMEND, key, value)
 
 
 def can_move(standing: Standing) -> bool:
-    """Whether anything would happen: a task can run, or all have finished and wait to be applied."""
+    """Whether anything would happen: a task can run, or all have finished and wait to be applied. Nothing runs before
+    an opening has finished that waits for an answer."""
     tasks = standing.tasks
-    return bool(tasks) and (any(task.runnable for task in tasks) or all(task.finished for task in tasks))
+    opening = unfinished(standing.attending, "opening")
+    if opening is not None:
+        return opening.runnable
+    lines = lines_of(tasks, standing.state.program.in_order)
+    held = [task for line in lines.values() for task in line[1:]]
+    runs = any(task.runnable and task not in held for task in tasks)
+    return bool(tasks) and (runs or all(task.finished for task in tasks))
 
 
 def command_in(saved: Saved) -> tuple[Command[Any], str] | None:

@@ -71,7 +71,7 @@ class Changes:
 class State:
     """Channels and control of one run. Not shared: every run has its own."""
 
-    __slots__ = ("channels", "deferred", "joins", "program", "task", "transient", "view")
+    __slots__ = ("branch", "channels", "deferred", "joins", "program", "task", "transient", "view")
 
     def __init__(
         self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None
@@ -89,6 +89,7 @@ class State:
         self.task: str = control.get(
             "task", ""
         )  # that a graph which keeps its state from task to task runs in
+        self.branch: str = control.get("branch", "")  # of the thread: another one after each fork of it
         self.deferred: list[str] = list(control.get("deferred", ()))
         self.joins: dict[str, NamedBarrierValue] = {}
         for key, seen in control.get("joins", {}).items():
@@ -121,8 +122,11 @@ class State:
         Raises `InvalidUpdateError` naming channel and nodes.
         """
         changes = Changes()
-        grouped = group(entries)
-        for key in self.transient.difference(grouped) if advance else ():
+        writes = (
+            entries[0].writes if len(entries) == 1 else [write for entry in entries for write in entry.writes]
+        )
+        grouped = group(writes)
+        for key in self.transient.difference(grouped) if advance and self.transient else ():
             if self.channels[key].update(()):
                 self._note(key, self.channels[key], changes)
         for key, values in grouped.items():
@@ -175,7 +179,9 @@ class State:
                 else:
                     names.add(target)  # type: ignore[arg-type]
         names.discard(END)
-        return self._with_deferred(names, sends)
+        if self.program.deferred:
+            names = self._without_deferred(names, sends)
+        return Plan(sorted(names) if len(names) > 1 else list(names), sends)
 
     def _arrive(self, join: Join, source: str, names: set[str]) -> None:
         barrier = self._barrier(join)
@@ -205,15 +211,13 @@ class State:
             join_key(join), NamedBarrierValue(str, set(join.sources), join_key(join))
         )
 
-    def _with_deferred(self, names: set[str], sends: list[Send]) -> Plan:
-        if not self.program.deferred:
-            return Plan(sorted(names) if len(names) > 1 else list(names), sends)
+    def _without_deferred(self, names: set[str], sends: list[Send]) -> set[str]:
         late = self.program.deferred & names
         self.deferred.extend(sorted(late.difference(self.deferred)))
         names -= late
         if not names and not sends and self.deferred:
             names, self.deferred = set(self.deferred), []
-        return Plan(sorted(names), sends)
+        return names
 
     def finish(self, changes: Changes) -> None:
         """Nothing is left to run: channels that show their value only then do so now."""
@@ -227,9 +231,11 @@ class State:
         if self.joins:
             control["joins"] = {key: sorted(barrier.seen) for key, barrier in self.joins.items()}
         if self.deferred:
-            control["deferred"] = self.deferred
+            control["deferred"] = list(self.deferred)
         if self.task:
             control["task"] = self.task
+        if self.branch:
+            control["branch"] = self.branch
         return control
 
     def everything(self) -> Any:
@@ -237,24 +243,23 @@ class State:
         return show(self.program, self.view, narrow=False)
 
 
-def group(entries: Iterable[Entry]) -> dict[str, list[Any]]:
-    """The writes per channel, in order."""
+def group(writes: Iterable[Write]) -> dict[str, list[Any]]:
+    """The written values per channel, in order."""
     grouped: dict[str, list[Any]] = {}
-    for entry in entries:
-        for key, value in entry.writes:
-            if key in grouped:
-                grouped[key].append(value)
-            else:
-                grouped[key] = [value]
+    for key, value in writes:
+        if key in grouped:
+            grouped[key].append(value)
+        else:
+            grouped[key] = [value]
     return grouped
 
 
 def preview(
-    channels: Mapping[str, BaseChannel[Any]], view: Mapping[str, Any], entries: Sequence[Entry]
+    channels: Mapping[str, BaseChannel[Any]], view: Mapping[str, Any], writes: Iterable[Write]
 ) -> dict[str, Any]:
     """The view as it would be with these writes applied; nothing is changed."""
     result = dict(view)
-    for key, values in group(entries).items():
+    for key, values in group(writes).items():
         if type(channels[key]) is LastValue and len(values) == 1 and type(values[0]) is not Overwrite:
             result[key] = values[0]
             continue
@@ -278,7 +283,7 @@ def view_with(state: State, entries: Sequence[Entry]) -> Mapping[str, Any]:
     if not entries:
         return state.view
     try:
-        return preview(state.channels, state.view, entries)
+        return preview(state.channels, state.view, [write for entry in entries for write in entry.writes])
     except Exception:
         return state.view
 

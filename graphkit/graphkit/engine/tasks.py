@@ -12,12 +12,12 @@ from typing import Any
 
 from graphkit.channels import MISSING
 from graphkit.constants import START
-from graphkit.engine.attempt import Answer, Asked, Done, Past, Place, Target, Write
+from graphkit.engine.attempt import Answer, Asked, Done, Keeping, Past, Place, Target, Write
 from graphkit.engine.failures import HANDLED, Failure, failure_of
 from graphkit.engine.program import Program
 from graphkit.engine.state import Entry, Plan
 from graphkit.types import Interrupt, TimeoutPolicy
-from graphkit_checkpoint.records import ANSWER, ERROR, OUTPUT, QUESTION, Pending, order_of
+from graphkit_checkpoint.records import ANSWER, ERROR, KEPT, OUTPUT, QUESTION, Pending, order_of
 
 OUTSIDE = ""
 """The task id of records that come from outside the graph (`Command(update, goto)`)."""
@@ -33,6 +33,7 @@ class Task:
         "attempts",
         "error",
         "failure",
+        "keeping",
         "name",
         "output",
         "past",
@@ -64,6 +65,7 @@ class Task:
         self.error: str | None = None
         self.failure: Failure | None = None  # of the last attempt, which an error handler is to answer for
         self.past: Past | None = None
+        self.keeping: Keeping | None = None
         self.steered = False  # a command says where to go, so the node's own edges do not count
 
     @property
@@ -87,6 +89,20 @@ class Task:
         if self.finished:
             return []
         return [interrupt for asked, (interrupt, _) in self.questions.items() if asked not in self.answers]
+
+    @property
+    def attends(self) -> dict[str, Any] | None:
+        """What a question's record says of a task that no checkpoint tells of."""
+        return None
+
+    @property
+    def all_questions(self) -> list[Interrupt]:
+        """What the task has asked, in order; answered questions with their answers."""
+        answers = self.answers
+        return [
+            replace(question, response=answers[question.id].value) if question.id in answers else question
+            for question, _ in self.questions.values()
+        ]
 
     @property
     def runnable(self) -> bool:
@@ -116,6 +132,15 @@ def make_tasks(plan: Plan, checkpoint_id: str, namespace: str, step: int) -> lis
         timeout = TimeoutPolicy.coerce(send.timeout)
         tasks.append(Task(send.node, path, Place(checkpoint_id, namespace, step, path), send.arg, timeout))
     return tasks
+
+
+def lines_of(tasks: Iterable[Task], in_order: frozenset[str]) -> dict[str, list[Task]]:
+    """The unfinished tasks of the nodes that are in order: only the first one of each line may run."""
+    lines: dict[str, list[Task]] = {}
+    for task in tasks:
+        if task.name in in_order and not task.finished:
+            lines.setdefault(task.name, []).append(task)
+    return lines
 
 
 def start_task(writes: Any, checkpoint_id: str, namespace: str, step: int) -> Task:
@@ -149,11 +174,28 @@ def _restore(task: Task, record: Pending) -> None:
         shown = asked[0].value if asked else None
         given = record.value
         task.answers[record.key] = Answer(given["value"], given["fingerprint"], shown, "taken" in given)
+    elif record.kind == KEPT:
+        task.keeping = task.keeping or Keeping()
+        task.keeping.kept[record.key] = record.value
     elif record.kind == ERROR and record.key == HANDLED:
         task.failure = failure_of(record.value)
         task.error = task.error or record.value["text"]
     elif record.kind == ERROR:
         task.error = record.value["text"]
+
+
+def kept_in(pending: Iterable[Pending]) -> dict[str, dict[str, Any]]:
+    """What is recorded as kept, by the id of the task or call."""
+    kept: dict[str, dict[str, Any]] = {}
+    for record in pending:
+        if record.kind == KEPT:
+            kept.setdefault(record.task_id, {})[record.key] = record.value
+    return kept
+
+
+def kept_records(task: Task) -> list[Pending]:
+    kept = {} if task.keeping is None else task.keeping.kept
+    return [Pending(task.id, KEPT, key, value) for key, value in kept.items()]
 
 
 def output_record(task: Task, stored: Mapping[str, Any]) -> Pending:
@@ -191,6 +233,8 @@ def ask(task: Task, asked: Asked) -> list[Pending]:
             "fingerprint": mark,
             "order": order,
         }
+        if task.attends is not None:
+            value["attends"] = task.attends
         records.append(Pending(task.id, QUESTION, question.id, value))
     return records
 
@@ -199,6 +243,7 @@ def question_of(value: Mapping[str, Any]) -> tuple[Interrupt, str]:
     fields = dict(value)
     mark = fields.pop("fingerprint")
     fields.pop("order", None)  # of records that an earlier version made there is none
+    fields.pop("attends", None)
     return Interrupt(**fields), mark
 
 

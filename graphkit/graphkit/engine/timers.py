@@ -29,19 +29,16 @@ class Timers:
     progress cost next to nothing however many they are.
     """
 
-    __slots__ = ("_heap", "_number", "_seen")
+    __slots__ = ("_number", "_seen", "alarms")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Attempt, Alarm]] = []
+        self.alarms: list[tuple[float, int, Attempt, Alarm]] = []
         self._number = 0
         self._seen: dict[Attempt, tuple[float, float]] = {}  # when it began, when it made progress last
 
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
     def set(self, due: float, attempt: Attempt, alarm: Alarm) -> None:
         self._number += 1  # of two alarms for one time, the one that was set first
-        heapq.heappush(self._heap, (due, self._number, attempt, alarm))
+        heapq.heappush(self.alarms, (due, self._number, attempt, alarm))
 
     def start(self, attempt: Attempt, now: float) -> None:
         """An attempt with a timeout begins."""
@@ -65,14 +62,14 @@ class Timers:
 
     def next_due(self, *current: Container[Attempt]) -> float | None:
         """When the next alarm is due; those of attempts that are in none of `current` are forgotten."""
-        while self._heap and not any(self._heap[0][2] in attempts for attempts in current):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        while self.alarms and not any(self.alarms[0][2] in attempts for attempts in current):
+            heapq.heappop(self.alarms)
+        return self.alarms[0][0] if self.alarms else None
 
     def due(self, now: float) -> Iterator[tuple[Attempt, Alarm]]:
         """The alarms whose time has come, each once, in order of time."""
-        while self._heap and self._heap[0][0] <= now:
-            _, _, attempt, alarm = heapq.heappop(self._heap)
+        while self.alarms and self.alarms[0][0] <= now:
+            _, _, attempt, alarm = heapq.heappop(self.alarms)
             if alarm is Alarm.IDLE and (patient := self._idle_until(attempt)) > now:
                 self.set(patient, attempt, alarm)
             else:

@@ -17,11 +17,13 @@ from graphkit.types import Command, Send
 
 @dataclass(slots=True, eq=False, repr=False)
 class Output:
-    """A node's return value, taken apart. `parent` is a command for the graph around this one."""
+    """A node's return value, taken apart. `parent` is a command for the graph around this one, `resume` one that
+    answers questions."""
 
     writes: list[Write] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     parent: Command[Any] | None = None
+    resume: Command[Any] | None = None
 
 
 def read_output(returned: Any, node: str, words: Vocabulary) -> Output:
@@ -73,6 +75,8 @@ def _read_command(command: Command[Any], node: str, words: Vocabulary, output: O
             )
         output.parent = command
         return
+    if command.resume is not None:
+        output.resume = command
     if command.update is not None:
         output.writes += update_writes(command.update, node, words)
     output.targets += checked_targets(command.goto, node, words.nodes)

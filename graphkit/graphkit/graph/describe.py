@@ -61,6 +61,9 @@ def _names(names: Names, program: Program) -> frozenset[str]:
 
 def _edges(graph: CompiledGraph) -> Iterator[DrawEdge]:
     program = graph.program
+    if (drawn := getattr(graph.builder, "drawn_edges", None)) is not None:
+        yield from drawn()
+        return
     for spec in (program.entry, *program.nodes.values()):
         edges = [*_static(program, spec), *_chosen(program, spec), *_declared(graph, spec.name)]
         yield from edges

@@ -147,7 +147,7 @@ def _has_id(message: Any) -> bool:
 def _identified(message: Any) -> Any:
     """The message itself if it has an id, else a copy of it that has one."""
     if _is_dict(message):
-        return message if _has_id(message) else {**message, "id": str(uuid4())}
+        return message if _has_id(message) else _dict_with_id(message)
     if isinstance(message, str):
         return {"role": "user", "content": message, "id": str(uuid4())}
     if _is_pair(message):
@@ -158,6 +158,12 @@ def _identified(message: Any) -> Any:
             '("role", "text") pairs and objects with an attribute `id`, alone or in a list.'
         )
     return message if _has_id(message) else _copied_with_id(message)
+
+
+def _dict_with_id(message: dict[str, Any]) -> dict[str, Any]:
+    twin = {**message} if type(message) is dict else copy(message)
+    twin["id"] = str(uuid4())
+    return twin
 
 
 def _copied_with_id(message: Any) -> Any:

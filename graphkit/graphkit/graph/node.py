@@ -27,6 +27,12 @@ def name_of(action: Any) -> str:
     return name
 
 
+def node_of(action: Any) -> Any:
+    """What is called where this was added: an object that is no function may say so, with `as_node()`."""
+    make = None if inspect.isroutine(action) or isinstance(action, type) else getattr(action, "as_node", None)
+    return make() if callable(make) else action
+
+
 def check_name(name: Any) -> str:
     """Raises `InvalidGraphError` for a name that a node cannot have."""
     if not isinstance(name, str) or not name:

@@ -35,6 +35,7 @@ from graphkit.graph.node import (
     input_annotation,
     may_go_anywhere,
     name_of,
+    node_of,
 )
 from graphkit.graph.schema import fields_of, hints_of, shape_of
 from graphkit.graph.structure import BranchDescription, GraphDescription, check_structure
@@ -147,7 +148,8 @@ class StateGraph(Generic[StateT]):
         The function gets the state (an instance of `input_schema`, its first parameter's annotated schema,
         or the state schema) and, by parameter name or annotation, `config` (`RunnableConfig`), `runtime`
         (`Runtime`), `store` (`BaseStore`) and, by name alone, `writer`. It returns a
-        dict of updates, a `Command`, a list of both, or None. A compiled graph may be a node.
+        dict of updates, a `Command`, a list of both, or None. A compiled graph may be a node, and so may an agent (or
+        whatever else has `as_node()`).
         `defer` runs it when nothing else is left to run; `destinations` declare where its commands may go
         (a mapping gives labels for drawings);
         `error_handler(state, error)` answers for it when it has failed for good; either parameter may be left
@@ -165,6 +167,7 @@ class StateGraph(Generic[StateT]):
         name = check_name(node)
         if name in self.nodes:
             raise InvalidGraphError(f"the graph has a node {name!r} already; choose another name")
+        action = node_of(action)
         schema = input_schema or self._schema_in(input_annotation(action)) or self.state_schema
         self._declare(schema)
         subgraph = action if isinstance(action, CompiledGraph) else None
@@ -183,6 +186,7 @@ class StateGraph(Generic[StateT]):
                 "cache": cache_policy,
                 "handler": _handler(error_handler),
                 "timeout": TimeoutPolicy.coerce(timeout),
+                "sees_state": getattr(action, "sees_state", False),
             },
         )
         return self
@@ -225,7 +229,8 @@ class StateGraph(Generic[StateT]):
         """After `source`, run what `path(state)` names: one or several nodes, `END`, or `Send`s.
 
         `path_map` maps its results to nodes, or lists the nodes it may name; without one the `Literal`
-        return annotation does, else any node is possible. `path` sees the writes of `source`.
+        return annotation does, else any node is possible. `path` sees the writes of `source`. It only chooses: in an
+        async run it is called on the event loop, and one that has to wait for something is an `async def`.
         """
         targets: dict[Hashable, str] | None = None
         if isinstance(path_map, Mapping):
@@ -237,7 +242,8 @@ class StateGraph(Generic[StateT]):
         schema = self._schema_in(input_annotation(path))
         if schema is not None:
             self._declare(schema)
-        self.branches.append(_Branch(source, callee_of(path, name_of(path)), schema, targets))
+        callee = dataclasses.replace(callee_of(path, name_of(path)), brief=True)
+        self.branches.append(_Branch(source, callee, schema, targets))
         return self
 
     def add_sequence(self, nodes: Sequence[Any]) -> Self:
@@ -385,7 +391,7 @@ class StateGraph(Generic[StateT]):
         }
         entry = NodeSpec(
             name=START,
-            callee=Callee(START, _identity, None),
+            callee=Callee(START, _identity, None, brief=True),
             shape=Shape(None),
             successors=ways.successors.get(START, ()),
             joins=ways.joins.get(START, ()),

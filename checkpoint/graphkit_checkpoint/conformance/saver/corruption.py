@@ -141,7 +141,7 @@ def missing_value(lab: SaverLab) -> None:
 def missing_scalar(lab: SaverLab) -> None:
     """A value in one piece that is missing is noticed."""
     run = lab.run()
-    run.step({"k": "v"})
+    run.step({"k": "v" * 1000})
     lab.damage(run.thread_id, "value", lambda row: None)
     check_noticed(lab, run)
 

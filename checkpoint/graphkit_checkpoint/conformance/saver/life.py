@@ -580,12 +580,12 @@ def runs_of_owned_threads(lab: SaverLab) -> None:
 def rows_and_bytes(lab: SaverLab) -> None:
     """Usage counts checkpoints, values and records, and grows with what is stored."""
     run = lab.run()
-    run.step({"a": 1, "b": "x" * 1000})
+    run.step({"a": "w" * 100, "b": "x" * 1000})
     first = lab.saver.usage(run.thread_id)
     equal((first.checkpoints, first.values, first.pending), (1, 2, 0), "rows")
     that(1000 <= first.bytes < 2000, f"{first.bytes} bytes")
     run.record(Pending("t", "output", "", "y" * 1000))
-    run.step({"a": 2})
+    run.step({"a": "z" * 100})
     second = lab.other().usage(run.thread_id)
     equal((second.checkpoints, second.values, second.pending), (2, 3, 1), "rows")
     that(2000 <= second.bytes < 3000, f"{second.bytes} bytes")
@@ -595,9 +595,9 @@ def rows_and_bytes(lab: SaverLab) -> None:
 def nested_usage(lab: SaverLab) -> None:
     """Usage includes nested graphs, and nothing of other threads."""
     run, other = lab.run(), lab.run()
-    run.step({"k": 1})
+    run.step({"k": "v" * 100})
     other.step({"k": "x" * 10_000})
-    run.nested("child").step({"k": 1})
+    run.nested("child").step({"k": "w" * 100})
     found = lab.saver.usage(run.thread_id)
     equal((found.checkpoints, found.values), (2, 2), "rows")
     that(found.bytes < 1000, f"{found.bytes} bytes")

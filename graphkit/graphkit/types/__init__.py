@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypedDict, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
 from graphkit.constants import PARENT
 from graphkit.errors import GraphkitError
@@ -26,6 +28,9 @@ from graphkit.parts import (
     ValuesStreamPart,
 )
 from graphkit_checkpoint.serde import register_type
+
+if TYPE_CHECKING:
+    from graphkit.questions import interrupt
 
 __all__ = [
     "All",
@@ -59,7 +64,7 @@ __all__ = [
     "TimeoutPolicy",
     "UpdatesStreamPart",
     "ValuesStreamPart",
-    "interrupt",  # noqa: F822  (found by __getattr__ below)
+    "interrupt",  # see _Types
 ]
 
 All = Literal["*"]
@@ -196,7 +201,8 @@ class Interrupt:
 
     `id` is unique and stays the same while the question is open; `node` and `namespace` say who asks;
     `index` counts the unnamed questions of its task, `name` is given for named ones;
-    `response_schema` is a JSON schema that an answer must satisfy, or None.
+    `response_schema` is a JSON schema that an answer must satisfy, or None. `response` is the answer where a
+    question is shown that has been answered.
     """
 
     value: Any
@@ -206,6 +212,7 @@ class Interrupt:
     node: str = ""
     namespace: str = ""
     response_schema: Mapping[str, Any] | None = None
+    response: Any = field(default=None, repr=False)
 
     @property
     def interrupt_id(self) -> str:
@@ -214,6 +221,16 @@ class Interrupt:
     @property
     def reason(self) -> Any:
         return self.value
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The nodes on the way to who asks, the outermost first, `node` last."""
+        around = [part.partition(":")[0] for part in self.namespace.split("|") if part]
+        return (*around, self.node)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question as agents show it (source: Strands)."""
+        return {"id": self.id, "name": self.name, "reason": self.value, "response": self.response}
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +366,20 @@ class RunResult:
     config: RunnableConfig = field(default_factory=lambda: RunnableConfig())
 
 
-def __getattr__(name: str) -> Any:
-    # `interrupt` lives where questions are asked; importing it here would be a circle.
-    if name == "interrupt":
+class _Types(ModuleType):
+    """This package. Its `interrupt` is the function (LangGraph's `langgraph.types.interrupt`), whoever has imported the
+    door `graphkit.types.interrupt` (`strands.types.interrupt`), which the import system then wants to put here."""
+
+    @property
+    def interrupt(self) -> Any:
+        # It lives where questions are asked: importing it above is a circle.
         from graphkit.questions import interrupt
 
         return interrupt
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    @interrupt.setter
+    def interrupt(self, door: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Types

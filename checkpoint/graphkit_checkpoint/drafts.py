@@ -1,0 +1,161 @@
+"""Commits packed as they are, until somebody wants rows of them. Used by `LiveSaver`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from msgpack import Packer  # type: ignore[import-untyped]
+
+from graphkit_checkpoint.records import SCALAR, Checkpoint, Commit, Pending, Tip
+from graphkit_checkpoint.serde import pack, unpack
+from graphkit_checkpoint.writing import is_found_again
+
+Sizes: TypeAlias = dict[str, int]
+"""How many items the lists of a checkpoint have; `SCALAR` for dicts."""
+
+_plain = Packer(buf_size=4096)
+"""Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
+
+_APPLIED: Final = object()
+"""Stands for what the next checkpoint has of a write from outside."""
+
+
+class Draft(NamedTuple):
+    """A commit in two packed parts: its names and numbers, and the values, in order. What a checkpoint added stands
+    in place of a value that it extended; `extends` says that there is such a one."""
+
+    account: bytes
+    values: bytes
+    extends: bool
+
+    def commit(self, thread_id: str, namespace: str, tip: Tip, state: dict[str, Any]) -> Commit:
+        """The commit. `state` has the values before it, if it extends any, and then those after it."""
+        at, pending, forget, checkpoints = unpack(self.account)
+        values = iter(unpack(self.values))
+        records = [Pending(task_id, kind, key, next(values)) for task_id, kind, key in pending]
+        return Commit(
+            thread_id,
+            namespace,
+            "",
+            tip,
+            checkpoints=_replayed(checkpoints, values, state),
+            at=at,
+            pending=records,
+            forget=[(task_id, kind, key) for task_id, kind, key in forget],
+        )
+
+
+def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
+    """The draft of a commit that goes on from a checkpoint with lists of these sizes, and the sizes after it.
+
+    Raises `UnserializableStateError`, which does not say where in the commit.
+    """
+    pending = [(record.task_id, record.kind, record.key) for record in commit.pending]
+    values = [record.value for record in commit.pending]
+    checkpoints = []
+    extends = False
+    for point, following in zip(commit.checkpoints, (*commit.checkpoints, None)[1:], strict=True):
+        changed: Mapping[str, Any] = point.changed
+        tails: list[str] = []
+        if point.extended:
+            changed, tails = _shortened(point, sizes)
+            extends = extends or bool(tails)
+        sizes = resized(sizes, point.changed, point.cleared)
+        values += (point.metadata, point.work, *changed.values())
+        given = None if point.given is None else [_given(write, following, values) for write in point.given]
+        account = (point.id, point.parent_id, point.step, point.source, point.created_at, point.control)
+        announced = {
+            channel: added if isinstance(added, int) else None for channel, added in point.extended.items()
+        }
+        checkpoints.append((*account, list(changed), list(point.cleared), given, announced, tails))
+    packed = _plain.pack((commit.at, pending, commit.forget, checkpoints))
+    return Draft(packed, pack(values), extends), sizes
+
+
+def _given(write: tuple[str, Any], following: Checkpoint | None, values: list[Any]) -> tuple[str, bool]:
+    """A write from outside in the account: its channel, and whether the next checkpoint has the very value, which is
+    then packed there alone."""
+    channel, value = write
+    changed = following.changed if following is not None and channel not in following.extended else {}
+    applied = changed.get(channel, _APPLIED) is value
+    if not applied:
+        values.append(value)
+    return channel, applied
+
+
+def _shortened(checkpoint: Checkpoint, sizes: Sizes) -> tuple[dict[str, Any], list[str]]:
+    """The changes, with what was added in place of the values that were extended, and which these are."""
+    changed, tails = dict(checkpoint.changed), list[str]()
+    for channel, added in checkpoint.extended.items():
+        tail = _tail(changed.get(channel), added, sizes.get(channel))
+        if tail is not None:
+            changed[channel] = tail
+            tails.append(channel)
+    return changed, tails
+
+
+def _tail(value: Any, added: int | Collection[Any], size: int | None) -> Any:
+    """What a value has more than before; None if it is to be packed whole."""
+    if isinstance(added, int):
+        # A node that changed the list in place has changed more than its write says.
+        return value[size:] if type(value) is list and size == len(value) - added else None
+    if type(value) is dict and size == SCALAR and all(map(is_found_again, added)):
+        return {key: value[key] for key in added}
+    return None
+
+
+def resized(sizes: Sizes, changed: Mapping[str, Any], cleared: Iterable[str] = ()) -> Sizes:
+    """The sizes after a change."""
+    after = dict(sizes)
+    for channel in cleared:
+        after.pop(channel, None)
+    for channel, value in changed.items():
+        kind = type(value)
+        if kind is list or kind is dict:
+            after[channel] = len(value) if kind is list else SCALAR
+        else:
+            after.pop(channel, None)
+    return after
+
+
+def _replayed(accounts: list[Any], values: Iterator[Any], state: dict[str, Any]) -> list[Checkpoint]:
+    checkpoints: list[Checkpoint] = []
+    seen: set[str] = set()  # of earlier checkpoints of this commit, which show a value as it was then
+    for at, parent, step, source, created_at, control, channels, cleared, given, extended, tails in accounts:
+        metadata, work = next(values), next(values)
+        changed = {channel: next(values) for channel in channels}
+        # Of a dict that is here as a whole it is enough to say that it was extended: it is stored as a whole.
+        extended = {channel: list(changed[channel]) if n is None else n for channel, n in extended.items()}
+        for channel in tails:
+            tail, value = changed[channel], state[channel]
+            value = changed[channel] = copy(value) if channel in seen else value
+            value.extend(tail) if type(tail) is list else value.update(tail)
+        state.update(changed)
+        seen.update(changed)
+        for channel in cleared:
+            state.pop(channel, None)
+        if checkpoints and checkpoints[-1].given:
+            before = checkpoints[-1]
+            before.given = [(name, changed[name] if v is _APPLIED else v) for name, v in before.given or ()]
+        writes = given and [(name, _APPLIED if applied else next(values)) for name, applied in given]
+        account = (at, parent, step, source, created_at, metadata, control, work)
+        checkpoints.append(Checkpoint(*account, changed, cleared, writes, extended))
+    return checkpoints
+
+
+def as_read(checkpoint: Checkpoint) -> Checkpoint:
+    """The record as it would be read from its row; the run that made it may go on changing what it gave."""
+    control = {key: copy(value) for key, value in checkpoint.control.items()}
+    return Checkpoint(
+        checkpoint.id,
+        checkpoint.parent_id,
+        checkpoint.step,
+        checkpoint.source,
+        checkpoint.created_at,
+        dict(checkpoint.metadata),
+        control,
+        None if checkpoint.work is None else dict(checkpoint.work),
+        given=None if checkpoint.given is None else list(checkpoint.given),
+    )

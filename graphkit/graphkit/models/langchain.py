@@ -1,0 +1,7 @@
+"""Door to `graphkit_prebuilt.models.langchain`."""
+
+from graphkit_prebuilt.models.langchain import (
+    LangChainModel,
+)
+
+__all__ = ["LangChainModel"]

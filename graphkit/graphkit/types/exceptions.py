@@ -1,0 +1,23 @@
+"""Door to the errors of agents; all others are in `graphkit.errors`."""
+
+from graphkit.errors import (
+    ConcurrencyException,
+    ContextWindowOverflowException,
+    EventLoopException,
+    MaxTokensReachedException,
+    MCPClientInitializationError,
+    ModelThrottledException,
+    SessionException,
+    StructuredOutputException,
+)
+
+__all__ = [
+    "ConcurrencyException",
+    "ContextWindowOverflowException",
+    "EventLoopException",
+    "MCPClientInitializationError",
+    "MaxTokensReachedException",
+    "ModelThrottledException",
+    "SessionException",
+    "StructuredOutputException",
+]

@@ -1,0 +1,1 @@
+"""Events and the callbacks that hear them."""

@@ -1,0 +1,213 @@
+"""The node `model`: what follows a batch of tools, one call of the model, and where its answer leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphkit.frame import Frame
+from graphkit.types import Command, Send
+from graphkit_prebuilt.content import ContentBlock, Message, assistant, block_of, tool_uses
+from graphkit_prebuilt.conversation import dangling
+from graphkit_prebuilt.hooks.catalogue import (
+    AfterModelCallEvent,
+    AfterToolsEvent,
+    BeforeModelCallEvent,
+    BeforeToolsEvent,
+    MessageAddedEvent,
+    ModelMessageEvent,
+)
+from graphkit_prebuilt.hooks.firing import fire, heard
+from graphkit_prebuilt.limits import exceeded
+from graphkit_prebuilt.loop import directed
+from graphkit_prebuilt.loop.adding import added, changed_in_place, finish
+from graphkit_prebuilt.loop.invocation import Invocation
+from graphkit_prebuilt.loop.model_call import CANCELLED, Answer, plain_call, wrapped_call
+from graphkit_prebuilt.loop.steps import Steps
+from graphkit_prebuilt.middleware.contexts import InvokeModelContext
+from graphkit_prebuilt.middleware.stages import ExecuteToolsStage, InvokeModelStage
+from graphkit_prebuilt.structured import REFUSED
+
+DENIED = "The call of the model was denied by a hook"
+ENDED = "A hook ended the turn after the tools"
+
+
+def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Command[Any]]:
+    log: list[Message] = view.get("messages") or []
+    writes: dict[str, Any] = {}
+    came_from_tools = bool(log) and _are_results(inv, log[-1])
+    if came_from_tools:
+        ended = yield from _after_tools(inv, frame, log)
+        if ended is not None:
+            return (yield from finish(inv, writes, ended, "end_turn"))
+        if inv.output is not None and (found := inv.output.found(inv.seen)) is not None:
+            inv.structured_output = found
+            return (yield from finish(inv, writes, None, "tool_use"))
+        if inv.request_state.get("stop_event_loop"):
+            return (yield from finish(inv, writes, None, "tool_use"))
+    if inv.cancel.is_set():
+        said = None if came_from_tools else assistant(inv.cancel.message or CANCELLED)
+        return (yield from finish(inv, writes, said, "cancelled"))
+    given = directed.restored(view)
+    if given is not None:
+        message, reason = given, "tool_use" if tool_uses(given) else "end_turn"
+    else:
+        if inv.limits is not None and inv.metrics.cycle_count:
+            exhausted = exceeded(inv.limits, inv.metrics)
+            if exhausted is not None:
+                return (yield from finish(inv, writes, None, exhausted))
+        message, reason = yield from _answer(inv, frame)
+    writes |= directed.done(view)
+    calls = tool_uses(message)
+    if reason == "max_tokens" and calls:
+        message, calls = _without_calls(message), []
+    if not calls or reason == "cancelled":
+        if inv.output is None or reason != "end_turn":
+            return (yield from finish(inv, writes, message, reason))
+        if not inv.output.insists(log):
+            return (yield from finish(inv, writes, message, REFUSED))
+        yield from added(inv, message, writes)
+        yield from added(inv, inv.output.insisting, writes, "insisting")
+        return Command(update=inv.settled(writes), goto="model")
+    yield from added(inv, message, writes)
+    if heard(inv, BeforeToolsEvent) or inv.agent.middleware.of(ExecuteToolsStage):
+        return Command(update=inv.settled(writes), goto="batch")
+    return Command(update=inv.settled(writes), goto=[Send("tools", index) for index in range(len(calls))])
+
+
+def _are_results(inv: Invocation, last: Message) -> bool:
+    """Whether a batch of tools has just ended: not where a prompt ends with results."""
+    if last["role"] != "user" or not last["content"] or "toolResult" not in last["content"][0]:
+        return False
+    return not inv.new or inv.new[-1] != last
+
+
+def _after_tools(inv: Invocation, frame: Frame, log: list[Message]) -> Steps[Message | None]:
+    """The events of the end of a batch. Returns the message that ends the turn, if a hook wants it to end."""
+    ended: Any = False
+    if heard(inv, AfterToolsEvent):
+        seen = inv.seen  # with what hooks have changed in the calls, unless they have left them out
+        called = seen[-2] if len(seen) > 1 and dangling(seen[-2]) else log[-2]
+        event = AfterToolsEvent(inv.agent, message=called, invocation_state=inv.invocation_state)
+        ended = (yield from fire(inv, event, "after_tools")).end_turn
+    if heard(inv, MessageAddedEvent):
+        position = len(log) - 1
+        changes = yield from changed_in_place(inv, position, log[position], "added_results")
+        if changes:  # the model is to see them, and they stay if its call fails or asks
+            frame.amend("edits", changes)
+            inv.edit(changes)
+    if ended is False or ended is None:
+        return None
+    if isinstance(ended, (list, tuple)):
+        return assistant(*ended) if ended else None
+    return assistant(ended if isinstance(ended, str) and ended else ENDED)
+
+
+# One call
+
+
+def _answer(inv: Invocation, frame: Frame) -> Steps[Answer]:
+    """The model's answer, after as many tries as hooks want."""
+    keeps = heard(inv, AfterModelCallEvent, ModelMessageEvent, MessageAddedEvent)
+    tries: int = frame.kept.get("tries", 0)
+    answer: Answer | None = None
+    kept = frame.kept.get("answer")
+    wanted = directed.again(inv.values)
+    if wanted is not None and frame.kept.get("again") != wanted:
+        tries, kept = tries + 1, None
+        for key, value in (("again", wanted), ("tries", tries), ("answer", None)):
+            frame.keep(key, value)
+    if kept is not None:
+        answer = kept["message"], kept["stop_reason"]
+    while True:
+        error: Exception | None = None
+        inv.exception = None
+        if answer is None:
+            try:
+                answer = yield from _try(inv, frame, tries)
+            except Exception as problem:
+                inv.exception = error = problem
+            if answer is not None and keeps:
+                frame.keep("answer", {"message": answer[0], "stop_reason": answer[1]})
+        if answer is not None and heard(inv, ModelMessageEvent):
+            message = ModelMessageEvent(
+                inv.agent,
+                message=answer[0],
+                stop_reason=answer[1],
+                invocation_state=inv.invocation_state,
+            )
+            yield from fire(inv, message, f"message:{tries}")
+        if heard(inv, AfterModelCallEvent):
+            event = AfterModelCallEvent(
+                inv.agent,
+                invocation_state=inv.invocation_state,
+                stop_response=None if answer is None else AfterModelCallEvent.ModelStopResponse(*answer),
+                exception=error,
+            )
+            once = f"after_model:{tries}" if error is None else None
+            try:
+                retry = (yield from fire(inv, event, once, number=tries)).retry
+            except Exception as problem:
+                raise problem from error
+            if retry:
+                tries, answer = tries + 1, None
+                frame.keep("tries", tries)
+                frame.keep("answer", None)
+                continue
+        if answer is None:
+            assert error is not None
+            raise error
+        return answer
+
+
+def _try(inv: Invocation, frame: Frame, tries: int) -> Steps[Answer]:
+    if heard(inv, BeforeModelCallEvent):
+        event = BeforeModelCallEvent(
+            inv.agent, invocation_state=inv.invocation_state, projected_input_tokens=_projected(inv.seen)
+        )
+        cancel = (yield from fire(inv, event)).cancel
+        if cancel:
+            return assistant(cancel if isinstance(cancel, str) else DENIED), "end_turn"
+    agent, (specs, choice) = inv.agent, inv.offered()
+    if layers := agent.middleware.of(InvokeModelStage):
+        seen = inv.seen
+        context = InvokeModelContext(
+            agent,
+            seen,
+            agent.system_prompt,
+            specs,
+            choice,
+            inv.invocation_state,
+            agent.model,
+            _projected(seen),
+        )
+        return (yield from wrapped_call(inv, frame, layers, context, tries))
+    return (yield from plain_call(inv, agent.model, inv.seen, specs, agent.system_prompt, choice, inv))
+
+
+def _projected(messages: list[Message]) -> int:
+    """About how many tokens the next call reads: what the last one took, and a quarter of the letters since."""
+    known, since = 0, messages
+    for index in range(len(messages) - 1, -1, -1):
+        usage = messages[index].get("metadata", {}).get("usage")
+        if messages[index]["role"] == "assistant" and usage:
+            known = sum(usage.get(key, 0) for key in _READ) + usage["outputTokens"]
+            since = messages[index + 1 :]
+            break
+    return known + sum(len(str(message["content"])) for message in since) // 4
+
+
+_READ = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+
+
+def _without_calls(message: Message) -> Message:
+    """A message that was cut: its calls may be cut too, so they become a text that says which they were."""
+    content: list[ContentBlock] = []
+    for block in message["content"]:
+        if "toolUse" in block:
+            name = block["toolUse"].get("name", "")
+            block = block_of(
+                f"The call of the tool {name!r} was cut at the model's token limit and not made."
+            )
+        content.append(block)
+    return {**message, "content": content}

@@ -1,0 +1,152 @@
+"""One call of the model: as it is, or inside of middleware."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from graphkit.frame import Frame
+from graphkit_prebuilt.assembly import Assembly
+from graphkit_prebuilt.content import ContentBlock, Message, SystemPrompt, ToolChoice, ToolSpec, assistant
+from graphkit_prebuilt.conversation import copied
+from graphkit_prebuilt.hooks.catalogue import ContentBlockEvent, ModelStreamUpdateEvent
+from graphkit_prebuilt.hooks.event import HookEvent
+from graphkit_prebuilt.hooks.firing import fire, heard
+from graphkit_prebuilt.loop.invocation import Cancel, Invocation
+from graphkit_prebuilt.loop.steps import OVER, Steps, Stream
+from graphkit_prebuilt.middleware.contexts import InvokeModelContext
+from graphkit_prebuilt.middleware.onion import Onion
+from graphkit_prebuilt.middleware.registry import Layer
+from graphkit_prebuilt.middleware.stages import InvokeModelStage, ModelStopReason
+from graphkit_prebuilt.models.model import Calling, call_model
+from graphkit_prebuilt.streaming import Metrics, Usage
+
+CANCELLED: Final = "Cancelled by user"
+_NO_USAGE: Final[Usage] = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
+_NO_METRICS: Final[Metrics] = {"latencyMs": 0}
+
+Answer = tuple[Message, str]
+"""A message of the assistant, and why the model stopped."""
+
+
+def wrapped_call(
+    inv: Invocation, frame: Frame, layers: Sequence[Layer], context: InvokeModelContext, tries: int
+) -> Steps[Answer]:
+    """Go through the middleware of one call. What the model has said is kept, in case that a layer asks then."""
+
+    def inside(context: InvokeModelContext, number: int) -> Steps[ModelStopReason]:
+        key, given = f"said:{tries}:{number}", context.given
+        kept = frame.kept.get(key)
+        if kept is not None:
+            message, reason = copied(kept["message"]), kept["stop_reason"]
+        else:
+            told = _Told(context.invocation_state, inv.cancel)
+            message, reason = yield from plain_call(
+                inv,
+                context.model,
+                given("messages"),
+                given("tool_specs"),
+                given("system_prompt"),
+                context.tool_choice,
+                told,
+                _hand_out,
+            )
+            frame.keep(key, {"message": copied(message), "stop_reason": reason})
+        measured = message.get("metadata", {})
+        return ModelStopReason(reason, message, measured.get("usage"), measured.get("metrics"))
+
+    onion = Onion(InvokeModelStage, layers, frame, inside)
+    event = yield from onion.steps(inv, context)
+    message = _checked(event.message)
+    if not onion.entered:  # a call of the model all the same, as far as limits go
+        inv.metrics.add_call(event.usage or _NO_USAGE, event.metrics or _NO_METRICS, 0.0)
+    return message, event.stop_reason
+
+
+class _Told(NamedTuple):
+    """What a model is told of the request that calls it."""
+
+    invocation_state: dict[str, Any]
+    cancel: Cancel
+
+
+def _hand_out(event: HookEvent) -> Steps[None]:
+    """Show what happens inside of middleware when it comes out."""
+    yield event  # type: ignore[misc]
+
+
+def plain_call(
+    inv: Invocation,
+    model: Any,
+    messages: list[Message],
+    specs: Sequence[ToolSpec],
+    system_prompt: SystemPrompt,
+    choice: ToolChoice | None,
+    told: Calling,
+    show: Callable[[HookEvent], Steps[None]] | None = None,
+) -> Steps[Answer]:
+    """Call the model. What it streams is shown to who hears it, or all of it by `show`."""
+    begun = time.perf_counter()
+    assembly = Assembly()
+    chunks = call_model(model, messages, specs, system_prompt, choice, told)
+    if show is not None or heard(inv, ModelStreamUpdateEvent, ContentBlockEvent):
+        yield from _show(inv, Stream(chunks), assembly, show)
+    else:
+        cancelled, feed = inv.cancel.is_set, assembly.feed
+
+        def take(chunk: Any) -> bool:
+            if cancelled():
+                return True
+            feed(chunk)
+            return False
+
+        yield Stream(chunks, each=take)
+    if inv.cancel.is_set():
+        return assistant(inv.cancel.message or CANCELLED), "cancelled"
+    assembly.finish()
+    message = assembly.message
+    message["metadata"] = {"usage": assembly.usage, "metrics": assembly.metrics}
+    inv.metrics.add_call(assembly.usage, assembly.metrics, time.perf_counter() - begun)
+    return message, assembly.stop_reason
+
+
+def _show(
+    inv: Invocation,
+    stream: Stream,
+    assembly: Assembly,
+    show: Callable[[HookEvent], Steps[None]] | None,
+) -> Steps[None]:
+    """Read the stream to its end, or until the request is cancelled, and show what comes."""
+    try:
+        while (chunk := (yield stream)) is not OVER:
+            if inv.cancel.is_set():
+                yield stream.closing
+                return
+            block = assembly.feed(chunk)
+            if show is not None or heard(inv, ModelStreamUpdateEvent):
+                event = ModelStreamUpdateEvent(inv.agent, event=chunk, invocation_state=inv.invocation_state)
+                yield from show(event) if show is not None else fire(inv, event)
+            if block is not None and (show is not None or heard(inv, ContentBlockEvent)):
+                said = _block_event(inv, block)
+                yield from show(said) if show is not None else fire(inv, said)
+    except Exception:
+        yield stream.closing
+        raise
+
+
+def _block_event(inv: Invocation, block: ContentBlock) -> ContentBlockEvent:
+    return ContentBlockEvent(inv.agent, content_block=block, invocation_state=inv.invocation_state)
+
+
+def _checked(message: Any) -> Message:
+    """The message that middleware has come to. Raises `TypeError` if it is none of the assistant's."""
+    if (
+        isinstance(message, dict)
+        and message.get("role") == "assistant"
+        and isinstance(message.get("content"), list)
+    ):
+        return message  # type: ignore[return-value]
+    raise TypeError(
+        f"middleware of {InvokeModelStage!r} has come to {message!r:.100}, which is no message of the assistant's"
+    )

@@ -1,0 +1,1 @@
+"""Conversation managers: what keeps a conversation small enough for its model."""

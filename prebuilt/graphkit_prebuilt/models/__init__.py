@@ -1,0 +1,1 @@
+"""Models: what an agent asks for the next message."""

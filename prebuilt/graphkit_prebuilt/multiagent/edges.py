@@ -1,0 +1,65 @@
+"""The edges of a call of an orchestrator: its turn ends, goes on with answers, or comes to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphkit.engine.program import Closing, Seen
+from graphkit.frame import Frame
+from graphkit.types import Interrupt
+from graphkit_prebuilt.hooks.firing import fire, heard
+from graphkit_prebuilt.loop.steps import Steps
+from graphkit_prebuilt.multiagent.events import (
+    AfterMultiAgentInvocationEvent,
+    BeforeMultiAgentInvocationEvent,
+    MultiAgentResultEvent,
+)
+from graphkit_prebuilt.multiagent.invocation import TeamInvocation
+from graphkit_prebuilt.multiagent.outcome import result_of
+from graphkit_prebuilt.multiagent.results import Status
+
+
+def end(
+    inv: TeamInvocation, frame: Frame, view: Mapping[str, Any], writes: dict[str, Any], failed: str | None
+) -> Steps[None]:
+    """The turn has ended: writes what it came to, and tells of it."""
+    status = Status.FAILED if failed is not None else Status.COMPLETED
+    writes["outcome"] = {"status": status.value, "reason": failed}
+    if heard(inv, AfterMultiAgentInvocationEvent, MultiAgentResultEvent):
+        yield from _tell(inv, frame, {**view, **{key: writes[key] for key in ("spent", "outcome")}}, ())
+
+
+def opening(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Any]:
+    """The call goes on with what is unfinished. Where that is how a turn begins, `__next__` tells of it."""
+    if not seen.view.get("new") and heard(inv, BeforeMultiAgentInvocationEvent):
+        event = BeforeMultiAgentInvocationEvent(
+            inv.source, invocation_state=inv.invocation_state, state=inv.state(seen.view, frame)
+        )
+        yield from fire(inv, event, "before_turn")
+    return {}
+
+
+def closing(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Any]:
+    """The call comes to rest: with questions, or with an error. If those are of the turn's end, that was told."""
+    why: Closing = seen.arg
+    yield from _tell(inv, frame, why.view, why.questions, why.error)
+    return {}
+
+
+def _tell(
+    inv: TeamInvocation,
+    frame: Frame,
+    view: Mapping[str, Any],
+    questions: Sequence[Interrupt],
+    error: BaseException | None = None,
+) -> Steps[None]:
+    result = None if error is not None else result_of(inv, view, questions, frame.attempt.scope.namespace)
+    state = inv.state(view, frame)
+    common: dict[str, Any] = {"invocation_state": inv.invocation_state, "state": state}
+    if not inv.closes and heard(inv, AfterMultiAgentInvocationEvent):
+        inv.closes = True
+        event = AfterMultiAgentInvocationEvent(inv.source, result=result, **common)
+        yield from fire(inv, event, "after_turn")
+    if result is not None and heard(inv, MultiAgentResultEvent):
+        yield from fire(inv, MultiAgentResultEvent(inv.source, result=result, **common), "turn_result")

@@ -1,0 +1,139 @@
+"""`NestedRequest`: a request of an agent that is part of the run around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from graphkit.compiled import CompiledGraph
+from graphkit.engine.identity import call_key, call_of, lasting
+from graphkit.engine.request import End
+from graphkit.frame import Frame, running
+from graphkit_prebuilt.content import Message
+from graphkit_prebuilt.conversation import HEAD, copied, view
+from graphkit_prebuilt.hooks.event import BaseHookEvent
+from graphkit_prebuilt.loop.directed import CLEARED
+from graphkit_prebuilt.loop.program import Heard, program_of
+from graphkit_prebuilt.loop.steps import Call, Either, Steps
+from graphkit_prebuilt.prompts import AgentInput
+from graphkit_prebuilt.request import AgentRequest
+from graphkit_prebuilt.result import AgentResult
+from graphkit_prebuilt.running import Start
+
+if TYPE_CHECKING:
+    from graphkit_prebuilt.agent import Agent
+
+ENDLESS = 1_000_000_000
+AGENT = "agent"
+"""What the graph of an agent is called."""
+
+Tell = Callable[[BaseHookEvent], Steps[None] | None]
+
+
+class NestedRequest(AgentRequest):
+    """A request inside the running task: on the thread and the saver of its run, below it.
+
+    With `keeps` the conversation goes on from one task of this node to the next (it runs once at a time); else it is
+    that of this task, and begins with what the agent begins with. When the task runs again, the request goes on where
+    it was, whatever the prompt; a question that is asked in it leaves as `GraphInterrupt`. `tell` is given every event.
+    A node that keeps several conversations tells them apart by `name`.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        prompt: AgentInput,
+        options: Mapping[str, Any],
+        *,
+        keeps: bool,
+        tell: Tell | None = None,
+        name: str = AGENT,
+    ) -> None:
+        super().__init__(agent, prompt, options)
+        self.keeps = keeps
+        self.name = name
+        if tell is not None:
+            shown = self.invocation.sink
+
+            def sink(event: BaseHookEvent) -> Steps[None] | None:
+                if shown is not None:
+                    shown(event)
+                return tell(event)
+
+            self.invocation.sink = sink
+
+    def steps(self) -> Steps[AgentResult]:
+        """Run it, as a part of the steps of the running task."""
+        if self.keeps and self.agent.begins_with:
+            frame = running("an agent in a node")
+            self._begins = not (yield Call(_is_stored, (frame, self.name), blocks=True))
+        result: AgentResult = yield Either(self.run, self.arun)
+        return result
+
+    _begins = False
+    values: Mapping[str, Any] = {}
+    """The channels of the agent, as the request has left them."""
+
+    @property
+    def said(self) -> list[Message]:
+        """Its conversation, without what the agent begins with; also what a conversation manager has taken away."""
+        edits = {key: edit for key, edit in (self.values.get("edits") or {}).items() if key != HEAD}
+        beginning = self.agent.begins_with.get("messages", ())
+        return view({**self.values, "edits": edits})[len(beginning) :]
+
+    def _result_of(self, end: End) -> AgentResult:
+        self.values = end.values
+        return super()._result_of(end)
+
+    def _begin(self) -> Start:
+        who = self._heard()
+        self.invocation.new = self.given.messages
+        prompt = list(self.given.messages)
+        given: dict[str, Any] = {}
+        if self._begins or not self.keeps:
+            given = copied(self.agent.begins_with)
+        if self.agent.plugins:
+            given["turn"] = CLEARED
+        if who.before:
+            given["prompt"] = prompt
+        else:
+            given["messages"] = [*given.get("messages", ()), *prompt]
+        graph = nested_graph(who, self.agent.tool_executor.in_order, self.keeps, self.agent.store, self.name)
+        self.thread.begin(self.invocation)
+        return graph, given, {}, {"context": self.invocation}
+
+
+@lru_cache(maxsize=256)
+def nested_graph(
+    heard: Heard, in_order: bool, keeps: bool, store: Any = None, name: str = AGENT
+) -> CompiledGraph:
+    """The graph of any agent, inside a task."""
+    return CompiledGraph(
+        replace(program_of(None, heard, in_order), name=name, admits=None),
+        checkpointer=True if keeps else None,
+        store=store,
+        recursion_limit=ENDLESS,
+    )
+
+
+def sessionless(agent: Agent) -> Agent:
+    """`agent`, which may be a part of something. Raises `ValueError` if it has a session: its conversation is to be
+    kept in one place."""
+    if agent.session_manager is not None:
+        raise ValueError(
+            f"agent {agent.name!r} has a session of its own, and as a part of something its conversation is kept with "
+            f"that: give the session_manager to what is around it"
+        )
+    return agent
+
+
+def _is_stored(frame: Frame, name: str) -> bool:
+    """Whether the conversation of the agent that the running node is has begun."""
+    scope = frame.attempt.scope
+    if scope.live.saver is None:
+        return False
+    call = call_of(name, "")
+    namespace = lasting(f"{frame.site.base}:{call_key(0, call)}")
+    return scope.live.saver.find_for_run(scope.thread_id, namespace, None)[1] is not None

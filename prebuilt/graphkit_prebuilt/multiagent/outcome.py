@@ -1,0 +1,63 @@
+"""What a call of an orchestrator came to, made of its channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphkit.types import Interrupt
+from graphkit_prebuilt.multiagent.invocation import TeamInvocation
+from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status, no_metrics, no_usage
+from graphkit_prebuilt.result import AgentResult
+
+
+def result_of(
+    inv: TeamInvocation,
+    values: Mapping[str, Any],
+    interrupts: Sequence[Interrupt] = (),
+    namespace: str = "",
+) -> MultiAgentResult:
+    """The result of a call that ran in this namespace and has left the channels like this, and these questions open."""
+    state = inv.state(values)
+    outcome = values.get("outcome") or {}
+    totals = values.get("totals") or {}
+    results = dict(state.results)
+    for node, questions in _by_node(inv, interrupts, namespace).items():
+        results[node] = NodeResult(
+            node=node,
+            status=Status.INTERRUPTED,
+            interrupts=questions,
+            result=AgentResult(
+                stop_reason="interrupt",
+                message={"role": "assistant", "content": []},
+                interrupts=questions,
+                invocation_state=inv.invocation_state,
+            ),
+        )
+    places = {name: place for place, name in enumerate(inv.source.nodes)}
+    return inv.source.result_type.of(
+        inv.source,
+        status=Status.INTERRUPTED if interrupts else state.status,
+        results=dict(sorted(results.items(), key=lambda item: places.get(item[1].node, 0))),
+        accumulated_usage={**no_usage(), **totals.get("usage", {})},
+        accumulated_metrics={**no_metrics(), **totals.get("metrics", {})},
+        execution_count=totals.get("count", 0),
+        execution_time=int(values.get("spent") or 0),
+        interrupts=list(interrupts),
+        execution_order=state.execution_order,
+        reason=outcome.get("reason"),
+        invocation_state=inv.invocation_state,
+    )
+
+
+def _by_node(
+    inv: TeamInvocation, interrupts: Sequence[Interrupt], namespace: str
+) -> dict[str, list[Interrupt]]:
+    """The questions by the node of this orchestrator that they were asked in, at whatever depth below it."""
+    found: dict[str, list[Interrupt]] = {}
+    for question in interrupts:
+        below = question.namespace[len(namespace) :].lstrip("|")
+        node = below.split(":")[0].split("|")[0] if below else question.node
+        if node in inv.source.nodes:
+            found.setdefault(node, []).append(question)
+    return found

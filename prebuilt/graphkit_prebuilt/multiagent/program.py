@@ -1,0 +1,128 @@
+"""An orchestrator's graph: its members, and one node that says who is next.
+
+    START -> __next__ -> members (one task for each execution) -> __next__ ... -> END
+
+`__next__` sees the results of everything that ran before it, so what it decides does not depend on who was faster.
+Members are sent to in the order that it gives, which is that of their writes, results and questions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from graphkit.channels import (
+    BaseChannel,
+    BinaryOperatorAggregate,
+    EphemeralValue,
+    LastValue,
+    Topic,
+)
+from graphkit.constants import START, TAG_HIDDEN
+from graphkit.engine.program import Callee, NodeSpec, Program, Shape, Vocabulary
+from graphkit.errors import NodeTimeoutError
+from graphkit.frame import Frame, running
+from graphkit.types import Interrupt
+from graphkit_prebuilt.log import Keyed
+from graphkit_prebuilt.loop import steps
+from graphkit_prebuilt.multiagent.edges import closing, opening
+from graphkit_prebuilt.multiagent.execution import execute, time_out
+from graphkit_prebuilt.multiagent.invocation import TeamInvocation
+from graphkit_prebuilt.multiagent.scheduling import NEXT, choose_next
+from graphkit_prebuilt.prompts import refused
+
+if TYPE_CHECKING:
+    from graphkit_prebuilt.multiagent.base import MultiAgentBase
+
+WHOLE: Final = Shape(None)
+Body = Callable[..., steps.Steps[Any]]
+
+
+def program_of(team: MultiAgentBase, *, opens: bool, closes: bool, admits: bool = True) -> Program:
+    """The graph of an orchestrator, attended by what is heard of its edges. It is run with a `TeamInvocation` as its
+    context; without one, every task is a call of its own."""
+    channels = _channels()
+    nodes = {NEXT: _node(team, NEXT, choose_next, metadata={"tags": [TAG_HIDDEN]})}
+    for name in team.nodes:
+        nodes[name] = _node(team, name, execute, successors=(NEXT,), sees_state=True)
+        nodes[name].handler = _callee(team, name, time_out)
+        nodes[name].handles = NodeTimeoutError
+    return Program(
+        name=team.id,
+        channels=channels,
+        nodes=nodes,
+        entry=NodeSpec(name=START, callee=Callee(START, _as_it_is, None), shape=WHOLE, successors=(NEXT,)),
+        joins=(),
+        input_keys=frozenset(channels),
+        output=WHOLE,
+        words=Vocabulary(frozenset(channels), frozenset(nodes)),
+        opening=_node(team, "__opening__", opening, sees_state=True),
+        closing=_node(team, "__closing__", closing, sees_state=True),
+        attended=frozenset(edge for edge, is_heard in (("opening", opens), ("closing", closes)) if is_heard),
+        admits=_admit if admits else None,
+    )
+
+
+def _channels() -> dict[str, BaseChannel[Any]]:
+    """`task`: what the turn was given; `new`: that it begins. Of the turn: `results` by key, `order` of the nodes,
+    `totals` of usage, `spent` milliseconds, `own`, which the kind of orchestrator keeps, and `outcome`. Of the last
+    superstep: `ended` and `sends`. `app` is the user's, and stays."""
+    return {
+        "task": LastValue(Any, "task"),
+        "new": EphemeralValue(bool, key="new"),
+        "results": Keyed(dict, "results"),
+        "order": BinaryOperatorAggregate(list, operator.add, "order"),
+        "totals": BinaryOperatorAggregate(dict, _total, "totals"),
+        "spent": LastValue(int, "spent"),
+        "own": Keyed(dict, "own"),
+        "outcome": LastValue(dict, "outcome"),
+        "ended": Topic(str, key="ended"),
+        "sends": Topic(dict, key="sends"),
+        "app": Keyed(dict, "app"),
+    }
+
+
+def _total(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The sum of two totals: of numbers, or of dicts of numbers."""
+    total = dict(one)
+    for key, value in other.items():
+        before = total.get(key)
+        if before is None:
+            total[key] = value
+        else:
+            total[key] = _total(before, value) if isinstance(value, dict) else before + value
+    return total
+
+
+def _admit(questions: Sequence[Interrupt]) -> None:
+    raise refused(questions)
+
+
+def _node(team: MultiAgentBase, name: str, body: Body, **fields: Any) -> NodeSpec:
+    return NodeSpec(name=name, callee=_callee(team, name, body), shape=WHOLE, **fields)
+
+
+def _callee(team: MultiAgentBase, name: str, body: Body) -> Callee:
+    """What a node does, in both colours."""
+
+    def call(*args: Any) -> Any:
+        frame = running(name)
+        return steps.blocking(body(_invocation(team, frame), frame, *args), frame.attempt.scope.depth)
+
+    async def acall(*args: Any) -> Any:
+        frame = running(name)
+        return await steps.awaited(body(_invocation(team, frame), frame, *args), frame.attempt.scope.depth)
+
+    return Callee(name, call, acall)
+
+
+def _invocation(team: MultiAgentBase, frame: Frame) -> TeamInvocation:
+    inv = frame.attempt.scope.live.context
+    if type(inv) is TeamInvocation and inv.source is team:
+        return inv
+    return TeamInvocation(source=team, invocation_state=inv if isinstance(inv, dict) else {})
+
+
+def _as_it_is(state: Any) -> Any:
+    return state

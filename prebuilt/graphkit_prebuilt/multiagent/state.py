@@ -1,0 +1,105 @@
+"""`MultiAgentState`: where a turn of an orchestrator stands, as hooks, edge conditions and functions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphkit_prebuilt.multiagent.results import NodeResult, Status
+from graphkit_prebuilt.state import AgentState
+
+if TYPE_CHECKING:
+    from graphkit_prebuilt.multiagent.nodes import Node
+
+
+class Results(Mapping[str, NodeResult]):
+    """The results of a turn by node id, made of what is stored when they are looked at. `live` are those that were
+    made by this call, which have all that is not stored."""
+
+    def __init__(self, stored: Mapping[str, Any], live: Mapping[str, NodeResult]) -> None:
+        self._stored = stored
+        self._live = live
+        self._made: dict[str, NodeResult] = {}
+
+    def __getitem__(self, key: str) -> NodeResult:
+        stored = self._stored[key]
+        live = self._live.get(key)
+        if live is not None:
+            return live
+        if key not in self._made:
+            self._made[key] = NodeResult.from_dict(stored)
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
+class MultiAgentState:
+    """Where a turn stands. A look at it, not to be changed, but for `app`.
+
+    `task` is what the turn was given. `results` are those of the nodes executed so far, `execution_order` has a node
+    for each execution. `app` is for whoever uses the orchestrator: values by key, kept with the thread from turn to
+    turn. Names: Strands'.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        values: Mapping[str, Any],
+        live: Mapping[str, NodeResult],
+        app: AgentState,
+    ) -> None:
+        self._nodes = nodes
+        self.values = values
+        self.app = app
+        self.results: Mapping[str, NodeResult] = Results(values.get("results") or {}, live)
+
+    @property
+    def task(self) -> Any:
+        """A text or content blocks, as given."""
+        return self.values.get("task", "")
+
+    @property
+    def execution_order(self) -> list[Node]:
+        return [self._nodes[name] for name in self.values.get("order") or ()]
+
+    @property
+    def executions(self) -> int:
+        """How many executions have ended."""
+        return len(self.values.get("order") or ())
+
+    def keys_of(self, node_id: str) -> list[str]:
+        """The keys of a node's results: its id, and one for each of several executions side by side."""
+        stored = self.values.get("results") or {}
+        keys = [node_id] if node_id in stored else []
+        while (key := f"{node_id}[{len(keys) - (node_id in stored)}]") in stored:
+            keys.append(key)
+        return keys
+
+    def is_completed(self, node_id: str) -> bool:
+        """Whether one of the node's results is complete."""
+        stored = self.values.get("results") or {}
+        return any(stored[key]["status"] == Status.COMPLETED.value for key in self.keys_of(node_id))
+
+    @property
+    def status(self) -> Status:
+        ended = self.values.get("outcome")
+        return Status.EXECUTING if ended is None else Status(ended["status"])
+
+    @property
+    def completed_nodes(self) -> list[Node]:
+        return self._with(Status.COMPLETED)
+
+    @property
+    def failed_nodes(self) -> list[Node]:
+        return self._with(Status.FAILED)
+
+    def _with(self, status: Status) -> list[Node]:
+        stored = self.values.get("results") or {}
+        found = dict.fromkeys(
+            result["node"] for result in stored.values() if result["status"] == status.value
+        )
+        return [self._nodes[name] for name in found]

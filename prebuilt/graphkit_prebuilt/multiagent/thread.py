@@ -1,0 +1,88 @@
+"""`TeamThread`: one thread of an orchestrator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from graphkit.engine.request import Position
+from graphkit.snapshot import Viewer
+from graphkit.types import Interrupt, RunnableConfig, StateSnapshot
+from graphkit_prebuilt.multiagent.invocation import TeamInvocation
+from graphkit_prebuilt.multiagent.outcome import result_of
+from graphkit_prebuilt.multiagent.state import MultiAgentState
+
+if TYPE_CHECKING:
+    from graphkit_prebuilt.hooks.event import BaseHookEvent
+    from graphkit_prebuilt.multiagent.base import MultiAgentBase
+
+
+class TeamThread:
+    """The thread `id` of an orchestrator: the calls of the orchestrator on it, and what it holds."""
+
+    def __init__(self, team: MultiAgentBase, id: str) -> None:
+        self.team = team
+        self.id = id
+
+    def __repr__(self) -> str:
+        return f"TeamThread({self.team.id!r}, {self.id!r})"
+
+    def __call__(self, task: Any = None, invocation_state: dict[str, Any] | None = None) -> Any:
+        """`team(task)` on this thread."""
+        return self.team(task, invocation_state, thread_id=self.id)
+
+    invoke = __call__
+
+    async def invoke_async(self, task: Any = None, invocation_state: dict[str, Any] | None = None) -> Any:
+        """`team.invoke_async(task)` on this thread."""
+        return await self.team.invoke_async(task, invocation_state, thread_id=self.id)
+
+    def stream(
+        self, task: Any = None, invocation_state: dict[str, Any] | None = None
+    ) -> Iterator[BaseHookEvent]:
+        """`team.stream(task)` on this thread."""
+        return self.team.stream(task, invocation_state, thread_id=self.id)
+
+    def astream(
+        self, task: Any = None, invocation_state: dict[str, Any] | None = None
+    ) -> AsyncIterator[BaseHookEvent]:
+        """`team.astream(task)` on this thread."""
+        return self.team.astream(task, invocation_state, thread_id=self.id)
+
+    def stream_async(
+        self, task: Any = None, invocation_state: dict[str, Any] | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """`team.stream_async(task)` on this thread."""
+        return self.team.stream_async(task, invocation_state, thread_id=self.id)
+
+    # What it holds
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What addresses this thread in `team.graph`."""
+        return {"configurable": {"thread_id": self.id}}
+
+    @property
+    def snapshot(self) -> StateSnapshot:
+        """The thread as it is stored; its values are not to be changed."""
+        return Viewer(self.team.graph, self.team.saver).peek(Position(self.id))
+
+    @property
+    def state(self) -> MultiAgentState:
+        """Where its last turn stands."""
+        return TeamInvocation(source=self.team).state(self.snapshot.values)
+
+    @property
+    def result(self) -> Any:
+        """What its last call has returned, as far as it is stored."""
+        snapshot = self.snapshot
+        return result_of(TeamInvocation(source=self.team), snapshot.values, snapshot.interrupts)
+
+    @property
+    def interrupts(self) -> list[Interrupt]:
+        """The open questions."""
+        return list(self.snapshot.interrupts)
+
+    def delete(self) -> None:
+        """Forget the thread, and all that is stored of it. Raises `ConcurrencyException` while a turn runs."""
+        self.team.saver.delete_thread(self.id)

@@ -1,0 +1,60 @@
+"""Callback handlers: what is done with an agent's dict events while it runs. By default, they are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+CallbackHandler = Callable[..., Any]
+"""Called with the items of each dict event as keywords; see `streams.DictStream`."""
+
+
+class PrintingCallbackHandler:
+    """Prints what a model says as it comes, and a line for each call of a tool that it makes.
+
+    `verbose_tool_use=False` prints no lines for tools. `tool_count` is how many calls were printed.
+    """
+
+    def __init__(self, verbose_tool_use: bool = True) -> None:
+        self.verbose_tool_use = verbose_tool_use
+        self.tool_count = 0
+
+    def __call__(self, **event: Any) -> None:
+        print(event.get("reasoningText", "") + event.get("data", ""), end="", flush=True)
+        chunk = event.get("event")
+        if not isinstance(chunk, dict):
+            return
+        started = _started_tool(chunk)
+        if started is not None:
+            self.tool_count += 1
+            if self.verbose_tool_use:
+                print(f"\nTool #{self.tool_count}: {started}")
+        elif "messageStop" in chunk and chunk["messageStop"].get("stopReason") != "tool_use":
+            print()
+
+
+class CompositeCallbackHandler:
+    """Several handlers in one: each is called with every event, in this order."""
+
+    def __init__(self, *handlers: CallbackHandler) -> None:
+        self.handlers = handlers
+
+    def __call__(self, **event: Any) -> None:
+        for handler in self.handlers:
+            handler(**event)
+
+
+def null_callback_handler(**event: Any) -> None:
+    """Does nothing: an agent with it is silent, as with `callback_handler=None`."""
+
+
+def check_handler(handler: Any) -> CallbackHandler | None:
+    """A callback handler, or None for none. Raises `TypeError`."""
+    if handler is not None and not callable(handler):
+        raise TypeError(f"callback_handler must be callable, not {handler!r:.100}")
+    return handler  # type: ignore[no-any-return]
+
+
+def _started_tool(chunk: dict[str, Any]) -> str | None:
+    start = (chunk.get("contentBlockStart") or {}).get("start") or {}
+    return (start.get("toolUse") or {}).get("name") if isinstance(start, dict) else None

@@ -1,0 +1,286 @@
+"""`ToolNode`: runs the calls of tools in the last answer of a model, each as a task of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from graphkit.annotations import choices, hints_of_function
+from graphkit.calling import TaskFuture, call
+from graphkit.constants import END, RETURN
+from graphkit.engine.program import Callee, NodeSpec, Shape
+from graphkit.errors import InvalidUpdateError, ToolInvocationError
+from graphkit.frame import Frame, current
+from graphkit.types import Command
+from graphkit_prebuilt.content import ToolUse, tool_result
+from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
+from graphkit_prebuilt.react.arguments import CallContext
+from graphkit_prebuilt.react.functions import graph_tools
+from graphkit_prebuilt.react.reading import (
+    Style,
+    ToolCall,
+    answered_by,
+    calls_of,
+    item,
+    last_answer,
+    style_of,
+)
+from graphkit_prebuilt.react.writing import result
+from graphkit_prebuilt.tools.schema import not_an_object
+from graphkit_prebuilt.tools.tool import AgentTool
+from graphkit_prebuilt.tools.values import error_result, result_of, text_of
+
+Handles = bool | str | Callable[..., str] | type[Exception] | tuple[type[Exception], ...]
+WITH_CONTEXT: Final = "tool_call_with_context"
+
+
+def _about_arguments(error: ToolInvocationError) -> str:
+    """What a node does that is not told how: arguments that do not fit are the model's to mend."""
+    return error_result("", error.source)["content"][0]["text"]
+
+
+class ToolNode:
+    """A node that runs the calls of tools in the last message of the assistant that have no result yet.
+
+    `tools` are functions, tools of LangChain and Strands, and those of `@tool`; a parameter that is marked
+    `InjectedState`, `InjectedStore`, `ToolRuntime` or `RunnableConfig` is filled by the graph. Each call is a task of
+    its own, with its own questions, and one that has finished is not run again. Its input is the state, a list of
+    messages or a list of calls; it returns messages, and the `Command`s that tools have returned.
+
+    What a tool raises is raised, unless `handle_tool_errors` makes a result for the model of it: True handles every
+    exception, a text is that result, a function makes it (of the exceptions that its parameter is annotated with), and
+    classes are those that are handled. By default those are calls whose arguments do not fit. A call of a tool that
+    does not exist always has an error result. A question passes.
+
+    It can be called without a graph too (`invoke`, `ainvoke`). Names: LangGraph's.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Any],
+        *,
+        name: str = "tools",
+        handle_tool_errors: Handles = _about_arguments,
+        messages_key: str = "messages",
+    ) -> None:
+        self.name = name
+        self.messages_key = messages_key
+        self.tools_by_name: dict[str, AgentTool] = graph_tools(tools)
+        self.handle_tool_errors = handle_tool_errors
+        self._handled = _handled_by(handle_tool_errors)
+
+    # The node
+
+    def invoke(self, input: Any, config: Any = None) -> Any:
+        """Run the calls; returns what a node returns."""
+        calls, state, style = self.read(input)
+        frame = current.get()
+        if frame is None or len(calls) < 2:
+            found = [blocking(self.serve(one, state, style, frame, config)) for one in calls]
+        else:
+            futures = [self._start(one, state, style, frame) for one in calls]
+            found = [self._outputs(future.result()) for future in futures]
+        return self.combined(found, isinstance(input, list))
+
+    async def ainvoke(self, input: Any, config: Any = None) -> Any:
+        """`invoke` on the running event loop."""
+        calls, state, style = self.read(input)
+        frame = current.get()
+        if frame is None or len(calls) < 2:
+            found = [await awaited(self.serve(one, state, style, frame, config)) for one in calls]
+        else:
+            futures = [self._start(one, state, style, frame) for one in calls]
+            found = [self._outputs(await future) for future in futures]
+        return self.combined(found, isinstance(input, list))
+
+    def read(self, given: Any) -> tuple[list[ToolCall], Any, Style]:
+        """The calls that have no result yet, the state, and the style of the message with the calls."""
+        if isinstance(given, Mapping) and given.get("__type") == WITH_CONTEXT:
+            return self._single(given)
+        if isinstance(given, list) and given and all(map(_is_call, given)):
+            return calls_of({"role": "assistant", "content": "", "tool_calls": given}), given, "chat"
+        messages = given if isinstance(given, list) else item(given, self.messages_key)
+        message, calls = last_answer(messages or [])
+        if message is None:
+            raise ValueError(
+                f"ToolNode {self.name!r} was given no message of the assistant, so there are no calls of tools: "
+                f"{given!r:.200}"
+            )
+        return calls, given, style_of(message)
+
+    def _single(self, given: Mapping[str, Any]) -> tuple[list[ToolCall], Any, Style]:
+        """One call with its state, as LangGraph's programs send it."""
+        calls = calls_of({"role": "assistant", "content": "", "tool_calls": [given["tool_call"]]})
+        state = given["state"]
+        messages = state if isinstance(state, list) else item(state, self.messages_key)
+        message, _ = last_answer(messages or [])
+        return calls, state, "chat" if message is None else style_of(message)
+
+    def _start(self, one: ToolCall, state: Any, style: Style, frame: Frame) -> TaskFuture[Any]:
+        """Have a call run as a task beside the others. It shows what a node with this call alone would return."""
+
+        def served(arg: Any) -> Any:
+            return self.combined([blocking(self.serve(one, state, style, current.get()))])
+
+        async def aserved(arg: Any) -> Any:
+            return self.combined([await awaited(self.serve(one, state, style, current.get()))])
+
+        name = one["name"] if one["name"] in self.tools_by_name else self.name
+        callee = Callee(name, served, aserved)
+        node = NodeSpec(name=name, callee=callee, shape=Shape(None), result=_returned)
+        return call(frame, node, (one,), {})
+
+    def _outputs(self, shown: Any) -> list[Any]:
+        """The messages and commands of one call's task."""
+        outputs: list[Any] = []
+        for part in shown if isinstance(shown, list) else [shown]:
+            outputs += [part] if isinstance(part, Command) else part[self.messages_key]
+        return outputs
+
+    def combined(self, found: Sequence[Any], as_list: bool = False) -> Any:
+        """What the node returns for what its calls came to."""
+        outputs: list[Any] = []
+        for output in found:
+            outputs += output if isinstance(output, list) else [output]
+        messages = [output for output in outputs if not isinstance(output, Command)]
+        commands = [output for output in outputs if isinstance(output, Command)]
+        update: Any = messages if as_list else {self.messages_key: messages}
+        if not commands:
+            return update
+        return [update, *commands] if messages else commands
+
+    # One call
+
+    def serve(
+        self, one: ToolCall, state: Any, style: Style, frame: Frame | None, config: Any = None
+    ) -> Steps[Any]:
+        """The steps of one call, to a message with its result, or the `Command` (or the list of both) that the tool
+        has returned."""
+        use = ToolUse(name=one["name"], toolUseId=one["id"], input=one["args"])
+        tool = self.tools_by_name.get(one["name"])
+        if tool is None:
+            known = ", ".join(self.tools_by_name) or "none"
+            text = f"Error: there is no tool named {one['name']!r}. The tools are: {known}."
+            return result(style, one, tool_result(one["id"], "error", text))
+        context = CallContext(
+            use, state=state, frame=frame, tools=tuple(self.tools_by_name.values()), given_config=config
+        )
+        try:
+            if not isinstance(one["args"], dict):
+                raise ToolInvocationError(one["name"], ValueError(not_an_object(one["args"])), one["args"])
+            value = yield from tool.take(context, _unseen)
+        except Exception as error:
+            if not isinstance(error, self._handled):
+                raise
+            return result(style, one, tool_result(one["id"], "error", self._told(error)))
+        return self._shown(one, tool, value, style)
+
+    def _told(self, error: Exception) -> str:
+        """What the model is told of an error that is handled."""
+        handles = self.handle_tool_errors
+        if isinstance(handles, str):
+            return handles
+        if callable(handles) and not isinstance(handles, type):
+            return handles(error)
+        source = error.source if isinstance(error, ToolInvocationError) else error
+        return error_result("", source)["content"][0]["text"]
+
+    def _shown(self, one: ToolCall, tool: AgentTool, value: Any, style: Style) -> Any:
+        if isinstance(value, Command):
+            return self._checked(one, value)
+        if isinstance(value, list) and value and all(_is_output(part) for part in value):
+            return [self._checked(one, part) if isinstance(part, Command) else part for part in value]
+        if _is_message(value):
+            return value if style == "objects" or isinstance(value, dict) else _restyled(value, one, style)
+        is_plain = getattr(tool, "is_plain", False)
+        return result(style, one, result_of(text_of(value) if is_plain else value, one["id"]))
+
+    def _checked(self, one: ToolCall, command: Command[Any]) -> Command[Any]:
+        """A command that leaves the conversation with a result for the call, if it leaves it in this graph."""
+        if command.graph is not None:
+            return command
+        update = command.update
+        messages = update if isinstance(update, list) else item(update, self.messages_key) or ()
+        messages = messages if isinstance(messages, (list, tuple)) else [messages]
+        if any(_removes(message) or one["id"] in answered_by(message) for message in messages):
+            return command
+        raise InvalidUpdateError(
+            f"tool {one['name']!r} returned a Command whose update has no result for its call: add a message "
+            f'{{"role": "tool", "content": ..., "tool_call_id": {one["id"]!r}}} to {self.messages_key!r}'
+        )
+
+
+def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
+    """Where a graph goes after its model: to the node "tools" if the last message calls tools, else to the end.
+
+    Raises `ValueError` for a state without messages. Behaviour: LangGraph's `tools_condition`.
+    """
+    messages = state if isinstance(state, list) else item(state, messages_key)
+    if not messages:
+        raise ValueError(f"there are no messages under {messages_key!r} in {state!r:.200}")
+    return "tools" if calls_of(messages[-1]) else END
+
+
+def _returned(value: Any) -> list[tuple[str, Any]]:
+    return [(RETURN, value)]
+
+
+def _unseen(value: Any) -> Steps[None]:
+    yield from ()
+
+
+def _is_call(thing: Any) -> bool:
+    return isinstance(thing, dict) and "role" not in thing and ("args" in thing or "function" in thing)
+
+
+def _is_message(value: Any) -> bool:
+    """A message with a result: LangChain's, or a dict with the role of a tool."""
+    if isinstance(value, dict):
+        return value.get("role") == "tool" and "tool_call_id" in value
+    return getattr(value, "type", None) == "tool" and hasattr(value, "tool_call_id")
+
+
+def _is_output(value: Any) -> bool:
+    return isinstance(value, Command) or _is_message(value)
+
+
+def _removes(message: Any) -> bool:
+    return getattr(message, "type", None) == "remove"
+
+
+def _restyled(message: Any, one: ToolCall, style: Style) -> Any:
+    """A result that LangChain has made, for a conversation without its objects."""
+    from graphkit_prebuilt.react.reading import converse_of
+
+    said, _ = converse_of([message])
+    return result(style, one, said[0]["content"][0]["toolResult"])
+
+
+def _handled_by(handles: Any) -> tuple[type[BaseException], ...]:
+    """The exceptions of which results are made."""
+    if isinstance(handles, (bool, str)):
+        return (Exception,) if handles else ()
+    if isinstance(handles, type) and issubclass(handles, Exception):
+        return (handles,)
+    if isinstance(handles, tuple):
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in handles):
+            raise ValueError(f"handle_tool_errors= is a tuple of exception classes, not {handles!r}")
+        return handles
+    if not callable(handles):
+        raise ValueError(
+            f"handle_tool_errors= is a bool, a text, a function or exception classes, not {handles!r}"
+        )
+    return _annotated(handles)
+
+
+def _annotated(handles: Callable[..., Any]) -> tuple[type[BaseException], ...]:
+    hints = hints_of_function(handles)
+    first = next(iter(inspect.signature(handles).parameters), None)
+    kinds = choices(hints.get(first, Exception)) if first is not None else (Exception,)
+    return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)) or (
+        Exception,
+    )
+
+
+__all__ = ["ToolNode", "tools_condition"]

@@ -1,0 +1,129 @@
+"""What a request of an agent came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphkit.errors import MaxTokensReachedException, StructuredOutputException
+from graphkit.types import Interrupt
+from graphkit_prebuilt.content import Message, texts
+from graphkit_prebuilt.halting import Halt, halts_in, questions_in
+from graphkit_prebuilt.metrics import RequestMetrics
+from graphkit_prebuilt.structured import REFUSED
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from graphkit_prebuilt.loop.invocation import Invocation
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentResult:
+    """Why the agent stopped, and with which message.
+
+    While it waits for answers `stop_reason` is "interrupt", `interrupts` are its questions (None otherwise) and
+    `message` holds the calls that are pending. `message` is a plain dict. `state` is what was left in
+    `invocation_state["request_state"]`, `invocation_state` the very object that was given. `str(result)` is the
+    structured output as JSON, else the open questions, else the text, each block followed by a line's end.
+
+    `halts` are what has halted the agent, in the order of the calls (several calls of tools may halt side by side). The
+    first gives the `stop_reason`, also beside questions, and is what `data`, `resumable` and `plugin` tell of.
+    """
+
+    stop_reason: str
+    message: Message
+    metrics: RequestMetrics = field(default_factory=RequestMetrics)
+    state: Any = field(default_factory=dict)
+    interrupts: Sequence[Interrupt] | None = None
+    structured_output: BaseModel | None = None
+    invocation_state: dict[str, Any] = field(default_factory=dict)
+    halts: Sequence[Halt] = ()
+
+    @property
+    def data(self) -> Any:
+        """What the halt came with; None without one."""
+        return self.halts[0].data if self.halts else None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether `agent.resume(result.plugin, ...)` may go on after the halt; False without one."""
+        return bool(self.halts) and self.halts[0].resumable
+
+    @property
+    def plugin(self) -> str | None:
+        """The name of the plugin that has halted the agent, if one has."""
+        return self.halts[0].plugin if self.halts else None
+
+    def __str__(self) -> str:
+        if self.structured_output is not None:
+            return self.structured_output.model_dump_json()
+        if self.interrupts:
+            return str([question.to_dict() for question in self.interrupts])
+        return "".join(f"{text}\n" for text in texts(self.message.get("content") or ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What can be stored of it: message and stop reason."""
+        return {"type": "agent_result", "message": self.message, "stop_reason": self.stop_reason}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AgentResult:
+        """The result that `to_dict` was made of. Raises `TypeError` for a dict of something else."""
+        if data.get("type") != "agent_result":
+            raise TypeError(f"AgentResult.from_dict() was given {json.dumps(data, default=str):.100}")
+        return cls(stop_reason=data["stop_reason"], message=data["message"])
+
+
+def result_of(
+    inv: Invocation,
+    values: Mapping[str, Any],
+    interrupts: Sequence[Interrupt] = (),
+    status: str = "completed",
+) -> AgentResult:
+    """The result of a request that has left the channels like this. A run of the graph that was not "completed" is
+    what the request has stopped for: questions, a breakpoint, a drain."""
+    if inv.denied is not None:
+        interrupts, status = (), "completed"
+    halts, questions = halts_in(interrupts), questions_in(interrupts)
+    reason = halts[0].stop_reason if halts else "interrupt" if interrupts else status
+    message = inv.denied or (None if interrupts else inv.final)
+    if reason == "completed":
+        reason = _outcome(values).get("stop_reason", "end_turn") if inv.denied is None else "end_turn"
+    return AgentResult(
+        stop_reason=reason,
+        message=_last(values.get("messages") or [], reason, bool(interrupts)) if message is None else message,
+        metrics=inv.metrics,
+        state=inv.request_state,
+        interrupts=questions or None,
+        halts=halts,
+        structured_output=inv.structured_output,
+        invocation_state=inv.invocation_state,
+    )
+
+
+def failure_of(values: Mapping[str, Any]) -> Exception | None:
+    """What is raised instead of a result for a turn that has ended like this. The turn is at rest."""
+    reason = _outcome(values).get("stop_reason")
+    if reason == "max_tokens":
+        return MaxTokensReachedException(
+            "the model's answer was cut at its token limit; what there is of it is the last message of the "
+            "conversation, so that the agent can be called again"
+        )
+    if reason == REFUSED:
+        return StructuredOutputException(
+            "the model answered with text although it was told to give the structured output by calling its tool"
+        )
+    return None
+
+
+def _outcome(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return values.get("outcome") or {}
+
+
+def _last(log: Sequence[Message], reason: str, waits: bool) -> Message:
+    """The message that a turn has ended with, or waits at: of one that ended at a tool, the one with the call."""
+    nothing: Message = {"role": "assistant", "content": []}
+    said = (message for message in reversed(log) if message["role"] == "assistant")
+    return next(said, nothing) if waits or reason == "tool_use" or not log else log[-1]

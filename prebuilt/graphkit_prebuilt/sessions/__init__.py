@@ -1,0 +1,1 @@
+"""Sessions: an agent's conversation that outlives its process."""

@@ -1,0 +1,111 @@
+"""Structured output: the model calls a tool whose input is the wanted object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from graphkit_prebuilt.content import (
+    Message,
+    ToolChoice,
+    ToolChoiceToolDict,
+    ToolSpec,
+    tool_results,
+    tool_uses,
+    user,
+)
+from graphkit_prebuilt.loop.steps import OVER, Steps, Stream
+from graphkit_prebuilt.models.model import output_spec
+from graphkit_prebuilt.tools.context import ToolContext
+from graphkit_prebuilt.tools.tool import AgentTool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+PROMPT: Final = "Give your answer by calling the tool {name}; text is not an answer."
+"""What a model is told that has answered with text instead."""
+REFUSED: Final = "structured_output_refused"
+"""The stop reason of a turn in which the model gave text twice."""
+
+
+class OutputTool(AgentTool):
+    """The tool by which a model gives an instance of `model`; input that does not fit is an error result, and the
+    model tries again. Raises `TypeError` unless `model` is a pydantic class."""
+
+    def __init__(self, model: Any, prompt: str | None = None) -> None:
+        from pydantic import BaseModel
+
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise TypeError(f"structured_output_model must be a pydantic class, not {model!r:.100}")
+        self.model: type[BaseModel] = model
+        self._spec = output_spec(model)
+        self.insisting = user(prompt or PROMPT.format(name=model.__name__))
+
+    @property
+    def tool_name(self) -> str:
+        return self._spec["name"]
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        return self._spec
+
+    @property
+    def tool_type(self) -> str:
+        return "structured_output"
+
+    def stream(self, tool_use: Any, invocation_state: dict[str, Any], **kwargs: Any) -> Any:
+        return iter((self._said(tool_use["input"]),))
+
+    def take(self, context: ToolContext, progress: Any) -> Steps[Any]:
+        yield from ()
+        return self._said(context.tool_use["input"])
+
+    def _said(self, given: Any) -> str:
+        self.model.model_validate(given)
+        return f"{self.tool_name} was accepted."
+
+    def choice(self, log: Sequence[Message]) -> ToolChoice | None:
+        """What the model must call: this tool, once it has been told so."""
+        if not self._has_insisted(log):
+            return None
+        choice: ToolChoiceToolDict = {"tool": {"name": self.tool_name}}
+        return choice
+
+    def insists(self, log: Sequence[Message]) -> bool:
+        """Whether a model that has answered this with text is told to call the tool; only once in a turn."""
+        return not self._has_insisted(log)
+
+    def _has_insisted(self, log: Sequence[Message]) -> bool:
+        """Whether the last message that a user wrote is the one that insists."""
+        for message in reversed(log):
+            if message["role"] == "user" and not tool_results(message):
+                return bool(message == self.insisting)
+        return False
+
+    def found(self, messages: Sequence[Message]) -> BaseModel | None:
+        """The object that was given in the calls whose results come last; None if there was none that fits."""
+        if len(messages) < 2:  # a hook has left the calls out
+            return None
+        calls, results = tool_uses(messages[-2]), tool_results(messages[-1])
+        accepted = {result["toolUseId"] for result in results if result["status"] == "success"}
+        for use in calls:
+            if use["name"] == self.tool_name and use["toolUseId"] in accepted:
+                return self.model.model_validate(use["input"])
+        return None
+
+
+def ask_for(
+    model: Any, output_model: Any, messages: Sequence[Message], system_prompt: Any = None
+) -> Steps[Any]:
+    """The model's answer to a conversation as an instance of a pydantic class, without an agent around it.
+
+    Raises `TypeError` for what is no pydantic class, and what the model's `structured_output` raises.
+    """
+    OutputTool(output_model)
+    text = system_prompt if isinstance(system_prompt, str) else None
+    stream = Stream(model.structured_output(output_model, list(messages), text))
+    output: Any = None
+    while (chunk := (yield stream)) is not OVER:
+        if isinstance(chunk, dict) and "output" in chunk:
+            output = chunk["output"]
+    return output

@@ -1,0 +1,195 @@
+"""What others made and what `tools=` takes all the same: known by what it has, never imported."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import MethodType, ModuleType
+from typing import Any, Final
+
+from graphkit_prebuilt.content import JSONSchema, ToolSpec
+from graphkit_prebuilt.loop.steps import Call, Steps
+from graphkit_prebuilt.tools.context import ToolContext
+from graphkit_prebuilt.tools.function import FunctionTool
+from graphkit_prebuilt.tools.schema import untitled
+from graphkit_prebuilt.tools.tool import AgentTool, Progress, StepTool, last_of
+
+_NO_INPUT: Final[JSONSchema] = {"type": "object", "properties": {}}
+
+
+class AdaptedTool(StepTool):
+    """A tool whose spec is made from what somebody else's object says of itself."""
+
+    def __init__(self, original: Any, name: str, description: str, schema: JSONSchema) -> None:
+        self.original = original
+        inner = schema.get("json", schema)
+        self._spec: ToolSpec = {
+            "name": name,
+            "description": description or name,
+            "inputSchema": {"json": inner or dict(_NO_INPUT)},
+        }
+
+    @property
+    def tool_name(self) -> str:
+        return self._spec["name"]
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        return self._spec
+
+    @property
+    def tool_type(self) -> str:
+        return "function"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, AdaptedTool) and self.original is other.original and self._spec == other._spec
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.original), self.tool_name))
+
+
+class PythonAgentTool(AdaptedTool):
+    """A function `(tool_use, **invocation_state) -> result` and its spec: Strands' form of a tool in a module."""
+
+    def __init__(self, tool_name: str, tool_spec: ToolSpec, tool_func: Callable[..., Any]) -> None:
+        super().__init__(tool_func, tool_name, tool_spec.get("description", ""), tool_spec["inputSchema"])
+
+    @property
+    def tool_type(self) -> str:
+        return "python"
+
+    def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:
+        state = {"agent": context.agent, **context.invocation_state}
+        return (yield Call(self.original, (context.tool_use,), state, blocks=True))
+
+
+class StrandsTool(AdaptedTool):
+    """An object with Strands' `tool_name`, `tool_spec` and `stream`."""
+
+    def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:
+        state = {
+            "agent": context.agent,
+            **context.invocation_state,
+        }  # where Strands' own tools look for the agent
+        value = yield from last_of(
+            self.original.stream(context.tool_use, state), lambda item: progress(_progress_in(item))
+        )
+        return _result_in(value)
+
+
+class LangChainTool(AdaptedTool):
+    """An object with LangChain's `name`, `description`, `args_schema`, `invoke` and `ainvoke`."""
+
+    def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:
+        given = context.tool_use["input"]
+        if not isinstance(given, dict):
+            raise ValueError(f"the input is no JSON object but {type(given).__name__}: {given!r:.200}")
+        original = self.original
+        # One made of an async function alone has nothing to run without a loop.
+        if getattr(original, "coroutine", None) is not None and getattr(original, "func", None) is None:
+            return (yield Call(original.ainvoke, (given,)))
+        return (yield Call(original.invoke, (given,), blocks=True))
+
+
+def _progress_in(item: Any) -> Any:
+    """What a tool of Strands' yielded, without the event around it."""
+    if isinstance(item, dict) and "tool_stream_event" in item:
+        return item["tool_stream_event"].get("data")
+    return item
+
+
+def _result_in(item: Any) -> Any:
+    if isinstance(item, dict) and "tool_result" in item:
+        return item["tool_result"]
+    return item
+
+
+# --- Recognising them -------------------------------------------------------------------------------------
+
+
+def _ours(thing: Any) -> AgentTool | None:
+    return thing if isinstance(thing, AgentTool) else None
+
+
+def _class_method(thing: Any) -> AgentTool | None:
+    """`@classmethod` above `@tool`, which does not bind the tool (Python 3.13)."""
+    if isinstance(thing, MethodType) and isinstance(thing.__func__, FunctionTool):
+        return thing.__func__.__get__(thing.__self__, type(thing.__self__))
+    return None
+
+
+def _strands(thing: Any) -> AgentTool | None:
+    if isinstance(thing, type) or not all(
+        hasattr(thing, name) for name in ("tool_name", "tool_spec", "stream")
+    ):
+        return None
+    spec = thing.tool_spec
+    return StrandsTool(thing, thing.tool_name, spec.get("description", ""), spec.get("inputSchema", {}))
+
+
+def _langchain(thing: Any) -> AgentTool | None:
+    if isinstance(thing, type) or not all(
+        hasattr(thing, name) for name in ("name", "description", "args_schema", "invoke", "ainvoke")
+    ):
+        return None
+    return LangChainTool(thing, thing.name, thing.description, _langchain_schema(thing))
+
+
+def _langchain_schema(thing: Any) -> JSONSchema:
+    """What a model may give: without what LangChain injects (`tool_call_schema`), where the tool says so."""
+    schema = getattr(thing, "tool_call_schema", None) or thing.args_schema
+    if schema is None:
+        return {"type": "object", "properties": dict(getattr(thing, "args", {}))}
+    if isinstance(schema, dict):
+        return schema
+    found: JSONSchema = untitled(schema.model_json_schema())
+    return found
+
+
+def _agent(thing: Any) -> AgentTool | None:
+    """An agent, of ours or of Strands', with what it is a tool by default."""
+    make = None if isinstance(thing, type) else getattr(thing, "as_tool", None)
+    return as_tool(make()) if callable(make) else None
+
+
+RECOGNISERS: Final[tuple[Callable[[Any], AgentTool | None], ...]] = (
+    _ours,
+    _class_method,
+    _strands,
+    _langchain,
+    _agent,
+)
+
+
+def as_tool(thing: Any) -> AgentTool:
+    """The tool that this is or stands for. Raises `TypeError` if it is none."""
+    for recognise in RECOGNISERS:
+        found = recognise(thing)
+        if found is not None:
+            return found
+    if inspect.isroutine(thing):
+        raise TypeError(f"{thing!r:.200} is a function but no tool: decorate it with @tool")
+    raise TypeError(
+        f"{thing!r:.200} is no tool. Tools are functions with @tool, AgentTool objects, agents, tools of "
+        f"Strands and LangChain, modules of tools, ToolProviders, and lists of these"
+    )
+
+
+def tools_of_module(module: ModuleType) -> list[AgentTool]:
+    """Those decorated in it, and that of its `TOOL_SPEC`, if it has one. Raises `TypeError` if there are none."""
+    found: list[AgentTool] = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, FunctionTool) and value.__module__ == module.__name__
+    ]
+    spec = getattr(module, "TOOL_SPEC", None)
+    if spec is not None:
+        function = getattr(module, spec["name"], None)
+        if not callable(function):
+            raise TypeError(f"module {module.__name__} has a TOOL_SPEC but no function {spec['name']!r}")
+        found.append(PythonAgentTool(spec["name"], spec, function))
+    if not found:
+        raise TypeError(f"module {module.__name__} has no tools: no function with @tool and no TOOL_SPEC")
+    return found

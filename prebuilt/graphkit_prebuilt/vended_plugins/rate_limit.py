@@ -1,0 +1,131 @@
+"""`RateLimiter`: calls of tools, or of the model, are made no faster than a bucket of tokens fills."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from graphkit.errors import ModelThrottledException
+from graphkit_checkpoint.store.base import BaseStore
+from graphkit_prebuilt.content import tool_result
+from graphkit_prebuilt.hooks.catalogue import ToolResultEvent
+from graphkit_prebuilt.middleware.contexts import ExecuteToolContext, InvokeModelContext
+from graphkit_prebuilt.middleware.marks import middleware
+from graphkit_prebuilt.middleware.stages import ExecuteToolStage, InvokeModelStage
+from graphkit_prebuilt.plugins import Plugin
+
+__all__ = ["RateLimiter"]
+
+
+@dataclass
+class Bucket:
+    """How full it was, in tokens, and when (in seconds since 1970). Less than none: they are promised already."""
+
+    tokens: float
+    at: float
+
+
+class RateLimiter(Plugin):
+    """Lets `rate` calls pass in `per` seconds, on average, and up to `burst` (by default `rate`) at once.
+
+    It counts the calls of tools, or of those named in `tools`; with `model` those of the model. A call that has to
+    wait does so, one after the other; one that would wait longer than `max_wait` seconds is refused: a tool's with an
+    error result for the model, the model's with `ModelThrottledException`, which a retry strategy may wait out.
+
+    The bucket is the conversation's, kept with it; with a `store` there is one for all conversations, kept there. Both
+    are there after a restart, with what has flowed in since. Of several processes that share a store each counts for
+    itself while it lives. A call that runs again, since its tool has asked, is counted again. `clock` gives seconds
+    since 1970, `sleep` waits.
+
+    Raises `ValueError` for numbers that are not positive.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        per: float = 1.0,
+        *,
+        burst: float | None = None,
+        tools: Iterable[str] | None = None,
+        model: bool = False,
+        max_wait: float | None = None,
+        store: BaseStore | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        name: str = "rate_limiter",
+    ) -> None:
+        for what, number in (("rate", rate), ("per", per), ("burst", rate if burst is None else burst)):
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
+                raise ValueError(f"RateLimiter: {what} must be a positive number, not {number!r}")
+        self.name = name
+        self.per_second = rate / per
+        self.burst = max(1.0, float(rate if burst is None else burst))
+        self.tool_names = None if tools is None else frozenset(tools)
+        self.counts_model = model
+        self.counts_tools = not model or tools is not None
+        self.max_wait = max_wait
+        self.store = store
+        self._clock = clock
+        self._sleep = sleep
+        self._taking = threading.Lock()
+        self._shared: Bucket | None = None
+
+    @middleware(ExecuteToolStage)
+    def _call_tool(self, context: ExecuteToolContext, next: Any) -> Any:
+        name = context.tool_use["name"]
+        if self.counts_tools and (self.tool_names is None or name in self.tool_names):
+            wait, refused = yield from self._turn(context.agent)
+            if refused:
+                text = f"The tool {name} was called too often; it can be called again in {wait:.3g} s"
+                return ToolResultEvent(tool_result(context.tool_use["toolUseId"], "error", text))
+        return (yield from next(context))
+
+    @middleware(InvokeModelStage)
+    def _call_model(self, context: InvokeModelContext, next: Any) -> Any:
+        if self.counts_model:
+            wait, refused = yield from self._turn(context.agent)
+            if refused:
+                raise ModelThrottledException(
+                    f"the model was called too often; it can be called again in {wait:.3g} s"
+                )
+        return (yield from next(context))
+
+    def _turn(self, agent: Any) -> Any:
+        """Wait for a token. Returns the seconds, and whether they were too many to wait."""
+        if self.store is not None and self._shared is None:
+            kept = yield self.store.aget((self.name,), "bucket")
+            with self._taking:
+                if self._shared is None and kept is not None:
+                    self._shared = Bucket(kept.value["tokens"], kept.value["at"])
+        with self._taking:
+            bucket = self._filled(self._shared if self.store is not None else self._kept(agent))
+            wait = max(0.0, (1 - bucket.tokens) / self.per_second)
+            refused = self.max_wait is not None and wait > self.max_wait
+            if not refused:
+                bucket.tokens -= 1
+            now = {"tokens": bucket.tokens, "at": bucket.at}
+            if self.store is None:
+                agent.set_plugin_state(self.name, now)
+            else:
+                self._shared = bucket
+        if self.store is not None:
+            yield self.store.aput((self.name,), "bucket", now)
+        if wait and not refused:
+            yield self._sleep(wait)
+        return wait, refused
+
+    def _kept(self, agent: Any) -> Bucket | None:
+        kept = agent.get_plugin_state(self.name)
+        return None if kept is None else Bucket(kept["tokens"], kept["at"])
+
+    def _filled(self, bucket: Bucket | None) -> Bucket:
+        """The bucket as it is now. A clock that went back fills nothing."""
+        now = self._clock()
+        if bucket is None:
+            return Bucket(self.burst, now)
+        flowed = max(0.0, now - bucket.at) * self.per_second
+        return Bucket(min(self.burst, bucket.tokens + flowed), now)

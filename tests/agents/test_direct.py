@@ -1,0 +1,244 @@
+"""`agent.tool.name(**input)`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from graphkit import interrupt
+from graphkit.agent import Agent
+from graphkit.checkpoint.sqlite import SqliteSaver
+from graphkit.errors import ConcurrencyException
+from graphkit.hooks import BaseHookEvent, BeforeInvocationEvent, BeforeToolCallEvent
+from graphkit.models.scripted import ScriptedModel, ToolCall
+from graphkit.tools import tool
+from graphkit.types.tools import ToolContext
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(name="dashed-name")
+async def dashed() -> str:
+    """Async."""
+    await asyncio.sleep(0)
+    return "done"
+
+
+@tool(context=True)
+def asks(tool_context: ToolContext) -> str:
+    """Ask."""
+    answer: str = tool_context.interrupt("approval")
+    return answer
+
+
+@tool
+def plainly_asks() -> str:
+    """Ask as nodes do."""
+    answer: str = interrupt("?")
+    return answer
+
+
+@tool
+def fails() -> None:
+    """Fail."""
+    raise RuntimeError("no")
+
+
+TOOLS = [add, dashed, asks, plainly_asks, fails]
+
+
+def agent_of(*turns: Any, **options: Any) -> Agent:
+    return Agent(ScriptedModel(turns), **{"tools": TOOLS, "callback_handler": None, **options})
+
+
+def success(text: str) -> dict[str, Any]:
+    return {"status": "success", "content": [{"text": text}]}
+
+
+def without_id(result: Any) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if key != "toolUseId"}
+
+
+def test_a_tool_is_called_and_its_result_returned() -> None:
+    agent = agent_of()
+    assert without_id(agent.tool.add(a=1, b=5)) == success("6")
+    assert without_id(agent.tool.dashed_name()) == success("done")
+    assert without_id(agent.tool.fails()) == {"status": "error", "content": [{"text": "Error: no"}]}
+    assert agent.tool.add(a="x")["status"] == "error"
+    assert {"add", "dashed_name"} <= set(dir(agent.tool))
+
+
+def test_an_unknown_tool_and_positional_arguments_are_refused() -> None:
+    agent = agent_of()
+    with pytest.raises(AttributeError, match="no tool 'nope'; it has"):
+        agent.tool.nope(a=1)
+    with pytest.raises(TypeError):
+        agent.tool.add(1, 2)  # type: ignore
+    assert agent.messages == []
+
+
+def test_a_call_is_added_to_the_conversation() -> None:
+    agent = agent_of("I see.")
+    result = agent.tool.add(a=1, b=5)
+    asked, called, answered, told = agent.messages
+    (use,) = called["content"]
+    assert "add" in asked["content"][0]["text"] and '{"a": 1, "b": 5}' in asked["content"][0]["text"]
+    assert use["toolUse"] == {"toolUseId": result["toolUseId"], "name": "add", "input": {"a": 1, "b": 5}}
+    assert answered == {"role": "user", "content": [{"toolResult": result}]}
+    assert told["role"] == "assistant"
+    agent("What did I do?")
+    assert len(agent.messages) == 6
+    json.dumps(agent.messages)
+
+
+def test_what_a_user_says_of_the_call() -> None:
+    agent = agent_of()
+    agent.tool.add(a=1, user_message_override="Look at this.")
+    assert agent.messages[0]["content"][0]["text"].startswith("Look at this.\n")
+
+
+@pytest.mark.parametrize("of_the_agent", [True, False])
+def test_a_call_is_not_added_if_it_is_not_wanted(of_the_agent: bool) -> None:
+    agent = agent_of(record_direct_tool_call=of_the_agent)
+    agent.tool.add(a=1, record_direct_tool_call=not of_the_agent)
+    assert len(agent.messages) == (0 if of_the_agent else 4)
+    agent.tool.add(a=1)
+    assert len(agent.messages) == 4
+
+
+def test_a_call_is_stored(tmp_path: Any) -> None:
+    with SqliteSaver(tmp_path / "t.sqlite") as saver:
+        agent = agent_of(checkpointer=saver)
+        agent.messages.append({"role": "user", "content": [{"text": "Before."}]})
+        agent.tool.add(a=1)
+        again = agent_of(checkpointer=saver).thread(agent.thread().id)
+        assert again.messages == agent.messages
+        assert len(agent.messages) == 5
+
+
+def test_the_programs_own_objects_reach_the_tool_and_not_the_conversation() -> None:
+    connection, got = object(), []
+
+    @tool
+    def use(thing: Any, things: list[Any]) -> None:
+        got.extend([thing, *things])
+
+    agent = agent_of(tools=[use])
+    agent.tool.use(thing=connection, things=[connection])
+    assert all(each is connection for each in got) and len(got) == 2
+    assert agent.messages[1]["content"][0]["toolUse"]["input"] == {
+        "thing": "<object>",
+        "things": ["<object>"],
+    }
+
+
+def test_no_hook_hears_of_it() -> None:
+    heard: list[str] = []
+
+    def hear(event: BaseHookEvent) -> None:
+        heard.append(type(event).__name__)
+
+    agent = agent_of(hooks=[hear])
+    heard.clear()
+    agent.tool.add(a=1)
+    assert heard == []
+
+
+def test_a_tool_is_told_whose_it_is() -> None:
+    @tool(context=True)
+    def tell(tool_context: ToolContext, agent: Any) -> str:
+        assert tool_context.agent is agent
+        assert tool_context.invocation_state == {}
+        return str(agent.name)
+
+    agent = agent_of(tools=[tell], name="me")
+    assert without_id(agent.tool.tell()) == success("me")
+
+
+# --- Questions --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["asks", "plainly_asks"])
+def test_a_tool_that_is_called_directly_cannot_ask(name: str) -> None:
+    agent = agent_of()
+    with pytest.raises(RuntimeError, match=f"'{name}' cannot be called directly"):
+        getattr(agent.tool, name)()
+    assert agent.messages == []
+    assert agent.interrupts == []
+    assert agent.tool.add(a=1)["status"] == "success"
+
+
+def test_nothing_is_called_while_questions_are_open() -> None:
+    agent = agent_of([ToolCall("asks", {})], "done")
+    result = agent("go")
+    assert result.stop_reason == "interrupt"
+    before = list(agent.messages)
+    for record in (True, False):
+        with pytest.raises(RuntimeError, match="waits for answers"):
+            agent.tool.add(a=1, record_direct_tool_call=record)
+    assert agent.messages == before
+    answers = [
+        {"interruptResponse": {"interruptId": each.id, "response": "y"}} for each in result.interrupts or []
+    ]
+    assert agent(answers).stop_reason == "end_turn"
+    assert agent.tool.add(a=1)["status"] == "success"
+
+
+# --- Inside a request -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("coloured", [False, True])
+def test_inside_a_request_a_call_is_not_added(colour: str, coloured: bool) -> None:
+    results: list[Any] = []
+
+    def call(agent: Agent) -> None:
+        with pytest.raises(ConcurrencyException, match="record_direct_tool_call=False"):
+            agent.tool.add(a=1)
+        results.append(agent.tool.add(a=1, record_direct_tool_call=False))
+        results.append(agent.tool.dashed_name(record_direct_tool_call=False))
+
+    def hook(event: BeforeToolCallEvent) -> None:
+        call(event.agent)
+
+    async def async_hook(event: BeforeToolCallEvent) -> None:
+        call(event.agent)
+
+    agent = agent_of([ToolCall("add", {"a": 5})], "done", hooks=[async_hook if coloured else hook])
+    if colour == "sync":
+        agent("go")
+    else:
+        asyncio.run(agent.invoke_async("go"))
+    assert [without_id(each) for each in results] == [success("2"), success("done")]
+    assert len(agent.messages) == 4
+
+
+@pytest.mark.parametrize("name", ["asks", "plainly_asks"])
+def test_inside_a_request_a_tool_cannot_ask_either(name: str) -> None:
+    def hook(event: BeforeToolCallEvent) -> None:
+        with pytest.raises(RuntimeError, match="cannot be called directly"):
+            getattr(event.agent.tool, name)(record_direct_tool_call=False)
+
+    agent = agent_of([ToolCall("add", {"a": 5})], "done", hooks=[hook])
+    result = agent("go")
+    assert (result.stop_reason, result.interrupts) == ("end_turn", None)
+
+
+def test_inside_a_request_a_tool_sees_that_request() -> None:
+    @tool(context=True)
+    def note(tool_context: ToolContext) -> None:
+        tool_context.agent.state.set("noted", tool_context.invocation_state["word"])
+
+    def hook(event: BeforeInvocationEvent) -> None:
+        event.agent.tool.note(record_direct_tool_call=False)
+
+    agent = agent_of("done", tools=[note], hooks=[hook])
+    agent("go", invocation_state={"word": "here"})
+    assert agent.state.get("noted") == "here"

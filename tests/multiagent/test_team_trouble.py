@@ -1,0 +1,301 @@
+"""Bad input, limits, and nodes that fail, take too long or are cancelled beside others: results that say so, never a
+lost run."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from graphkit import tool
+from graphkit.errors import ConcurrencyException, InvalidGraphError, NodeTimeoutError, RecordedError
+from graphkit.hooks import AfterMultiAgentInvocationEvent, AfterNodeCallEvent, BeforeNodeCallEvent
+from graphkit.models import ToolCall
+from graphkit.multiagent import Graph, GraphBuilder, Status
+from graphkit.session import FileSessionManager
+from tests.agents.conftest import agent_of
+from tests.multiagent.teams import Scripts, Storage, TeamDoor, answers, order, statuses
+
+ROUND = [("a", "b"), ("b", "a")]
+
+
+def say(task: Any) -> str:
+    return "said"
+
+
+# --- Making one -------------------------------------------------------------------------------------------
+
+
+def test_all_faults_of_the_structure_are_told_together() -> None:
+    builder = GraphBuilder()
+    builder.add_node(say, "a")
+    builder.add_edge("a", "b")
+    builder.add_edge("c", "a")
+    builder.set_entry_point("d")
+    with pytest.raises(InvalidGraphError) as error:
+        builder.build()
+    for fault in ("no node 'b'", "no node 'c'", "entry point 'd'"):
+        assert fault in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "options", "message"),
+    [
+        ({}, [], {}, "no nodes"),
+        ({"a": say, "b": say}, ROUND, {}, "no entry point"),
+        ({"a": say, "b": say}, ROUND, {"entry_points": ["a"]}, "'a' -> 'b' -> 'a' has no way out"),
+        ({"a": say}, [("a", "a")], {"entry_points": ["a"]}, "'a' -> 'a' has no way out"),
+        ({"a|b": say}, [], {}, "a|b"),
+        ({"a:b": say}, [], {}, "a:b"),
+        ({"__next__": say}, [], {}, "reserved"),
+        ({"": say}, [], {}, "1 to 255"),
+        ({"a": say}, [], {"id": "x/y"}, "x/y"),
+        ({"a": say}, [], {"max_node_executions": 0}, "max_node_executions"),
+        ({"a": say}, [], {"node_timeout": 0}, "node_timeout"),
+        ({"a": say}, [], {"execution_timeout": True}, "execution_timeout"),
+        ({"a": say}, [], {"hooks": [3]}, "neither a callback"),
+    ],
+)
+def test_what_cannot_be_built(nodes: Any, edges: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("|", r"\|")):
+        Graph(nodes, edges, **options)
+
+
+def test_a_cycle_needs_a_condition_or_a_limit() -> None:
+    for options in ({"max_node_executions": 3}, {"execution_timeout": 60.0}):
+        Graph({"a": say, "b": say}, ROUND, entry_points=["a"], **options)
+    Graph({"a": say, "b": say}, [("a", "b"), ("b", "a", lambda state: False)], entry_points=["a"])
+
+
+def test_what_cannot_be_a_node(tmp_path: Any) -> None:
+    agent = agent_of("x")
+    builder = GraphBuilder()
+    builder.add_node(agent, "a")
+    with pytest.raises(ValueError, match="node 'a' already"):
+        builder.add_node(agent, "b")
+    with pytest.raises(ValueError, match="'a' already"):
+        builder.add_node(agent_of("y"), "a")
+    with pytest.raises(ValueError, match="session of its own"):
+        builder.add_node(agent_of("z", session_manager=FileSessionManager("s", tmp_path)), "c")
+    with pytest.raises(ValueError, match="session of its own"):
+        builder.add_node(Graph([say], session_manager=FileSessionManager("s", tmp_path)), "c")
+    with pytest.raises(ValueError, match="'any' or 'all'"):
+        builder.add_node(say, "c", join="some")  # type: ignore[arg-type]
+
+    def generate(task: Any) -> Any:
+        yield "x"
+
+    for wrong in ("text", 3, None, dict, generate):
+        with pytest.raises(TypeError):
+            builder.add_node(wrong, "c")
+    with pytest.raises(TypeError, match="condition"):
+        builder.add_edge("a", "a", "yes")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="an edge is"):
+        Graph({"a": say}, [("a",)])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="not both"):
+        Graph(nodes=[say], agents=[say])
+    with pytest.raises(TypeError, match="as a list"):
+        Graph(say)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("task", [3, object(), b"x", {"text": "x"}, ["x"], [{"bogus": 1}]])
+def test_what_is_no_task(door: TeamDoor, scripts: Scripts, task: Any) -> None:
+    with pytest.raises(TypeError):
+        door(Graph({"a": scripts.agent("a", "x")}), task)
+    assert scripts.calls == {}
+
+
+def test_wrong_options_of_a_call(either: TeamDoor) -> None:
+    team = Graph([say])
+    with pytest.raises(TypeError, match="invocation_state"):
+        either(team, "go", invocation_state=[1])
+    with pytest.raises(ValueError, match="thread_id"):
+        either(team, "go", thread_id="")
+    with pytest.raises(ValueError, match="no history"):
+        either(team, None)
+
+
+# --- Limits -----------------------------------------------------------------------------------------------
+
+
+def test_a_turn_that_reaches_its_limit_says_so(door: TeamDoor) -> None:
+    team = Graph({"a": say, "b": say}, ROUND, entry_points=["a"], max_node_executions=3)
+    ended: list[Any] = []
+    team.add_hook(ended.append, AfterMultiAgentInvocationEvent)
+    result = door(team, "go")
+    assert (result.status, result.reason) == (Status.FAILED, "the limit of 3 node executions was reached")
+    assert order(result) == ["a", "b", "a"]
+    assert statuses(result) == {"a": "completed", "b": "completed"}
+    assert ended[0].result.status is Status.FAILED
+    assert team.thread().result.reason == result.reason
+    assert order(door(team, "again")) == ["a", "b", "a"]  # a turn is counted by itself
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize("limit", ["node_timeout", "execution_timeout"])
+def test_a_node_that_takes_too_long(either: TeamDoor, scripts: Scripts, blocks: bool, limit: str) -> None:
+    """It fails, those beside it go on, what would come next does not."""
+    over = threading.Event()
+
+    def hangs(task: Any) -> str:
+        over.wait(30)
+        return "late"
+
+    async def waits(task: Any) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    team = Graph(
+        {"slow": hangs if blocks else waits, "beside": scripts.agent("beside", "done"), "next": say},
+        [("slow", "next")],
+        **{limit: 0.05},  # type: ignore[arg-type]
+    )
+    ended: list[Any] = []
+    team.add_hook(ended.append, AfterNodeCallEvent)
+    result = either(team, "go")
+    over.set()
+    assert result.status is Status.FAILED and "slow" in result.reason
+    assert statuses(result) == {"slow": "failed", "beside": "completed"}
+    assert isinstance(result.results["slow"].result, NodeTimeoutError)
+    assert {event.node_id: event.result.status for event in ended} == {
+        "slow": Status.FAILED,
+        "beside": Status.COMPLETED,
+    }
+    assert isinstance(team.thread().result.results["slow"].result, RecordedError)
+    assert scripts.calls == {"beside": 1}
+
+
+def test_an_agent_that_takes_too_long_has_a_whole_conversation(either: TeamDoor, scripts: Scripts) -> None:
+    """What it was doing is closed, and its next turn goes on."""
+    hang = threading.Event()
+
+    def slow() -> str:
+        """Be slow."""
+        hang.wait(30)
+        return "late"
+
+    team = Graph(
+        {"a": scripts.agent("a", [ToolCall("slow", {})], "again", tools=[tool(slow)])}, node_timeout=0.1
+    )
+    assert either(team, "go").status is Status.FAILED
+    hang.set()
+    result = either(team, "once more")
+    assert str(result) == "a: again"
+    results = [
+        block["toolResult"]["status"]
+        for message in scripts.models["a"].requests[-1].messages
+        for block in message["content"]
+        if "toolResult" in block
+    ]
+    assert results == ["error"]
+
+
+# --- Failures ---------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_fails_is_gone_on_with(door: TeamDoor, storage: Storage, scripts: Scripts) -> None:
+    """Its exception is raised; what finished beside it does not run again."""
+    tries: list[int] = []
+
+    def flaky(task: Any) -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("not now")
+        return "at last"
+
+    def build() -> Graph:
+        return Graph(
+            {"a": scripts.agent("a", "one"), "flaky": flaky, "b": scripts.agent("b", "two"), "end": say},
+            [("a", "flaky"), ("a", "b"), ("flaky", "end")],
+            session_manager=storage.session,
+        )
+
+    team, ended = build(), list[Any]()
+    team.add_hook(ended.append, [AfterNodeCallEvent, AfterMultiAgentInvocationEvent])
+    with pytest.raises(ConnectionError, match="not now"):
+        door(team, "go")
+    first, *beside, last = [getattr(event.result, "status", None) for event in ended]
+    assert (first, set(beside), last) == (Status.COMPLETED, {Status.FAILED, Status.COMPLETED}, None)
+    state = build().state
+    assert {key: one.status.value for key, one in state.results.items()} == {
+        "a": "completed",
+        "b": "completed",
+        "flaky": "failed",
+    }
+    result = door(build())
+    assert result.status is Status.COMPLETED
+    assert order(result) == ["a", "flaky", "b", "end"]
+    assert scripts.calls == {"a": 1, "b": 1} and len(tries) == 2
+    assert str(result.results["flaky"]) == "at last\n"
+
+
+def test_an_agent_that_failed_goes_on_where_it_was(
+    either: TeamDoor, storage: Storage, scripts: Scripts
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    def count(upto: int) -> str:
+        """Count."""
+        ran.append(upto)
+        return "counted"
+
+    turns = [[ToolCall("count", {"upto": 2})], RuntimeError("overloaded"), "done"]
+
+    def build() -> Graph:
+        return Graph({"a": scripts.agent("a", *turns, tools=[count])}, session_manager=storage.session)
+
+    with pytest.raises(RuntimeError, match="overloaded"):
+        either(build(), "go")
+    result = either(build())
+    assert (str(result), ran, scripts.calls) == ("a: done", [2], {"a": 3})
+    assert len(scripts.models["a"].requests[-1].messages) == 3
+
+
+def test_a_hook_that_fails_and_a_question_beside_it(either: TeamDoor, scripts: Scripts) -> None:
+    """SEMANTICS 5: both are recorded, the error is raised, the question stays."""
+    failing = [True]
+
+    def hear(event: BeforeNodeCallEvent) -> None:
+        if event.node_id == "a":
+            event.interrupt("ok")
+        elif failing[0]:
+            raise LookupError("no such thing")
+
+    team = Graph({"a": scripts.agent("a", "one"), "b": scripts.agent("b", "two")}, hooks=[hear])
+    with pytest.raises(LookupError):
+        either(team, "go")
+    assert [question.name for question in team.interrupts] == ["ok"]
+    failing.clear()
+    failing.append(False)
+    asked = either(team)
+    assert scripts.calls == {"b": 1}
+    assert either(team, answers(asked)).status is Status.COMPLETED
+    assert scripts.calls == {"a": 1, "b": 1}
+
+
+def test_a_condition_that_fails_can_be_asked_again(either: TeamDoor, scripts: Scripts) -> None:
+    wrong = [True]
+
+    def condition(state: Any) -> bool:
+        if wrong.pop() if wrong else False:
+            raise LookupError("which?")
+        return True
+
+    team = Graph({"a": scripts.agent("a", "one"), "b": say}, [("a", "b", condition)])
+    with pytest.raises(LookupError):
+        either(team, "go")
+    assert order(either(team)) == ["a", "b"]
+    assert scripts.calls == {"a": 1}
+
+
+def test_one_turn_at_a_time_on_a_thread(either: TeamDoor) -> None:
+    """And any number on several (N13)."""
+
+    def inside(task: Any) -> str:
+        with pytest.raises(ConcurrencyException):
+            team("again", thread_id="one")
+        return str(Graph([say])("x"))
+
+    team = Graph([inside])
+    assert either(team, "go", thread_id="one").status is Status.COMPLETED

@@ -1,0 +1,303 @@
+"""Chat models, tools and messages of LangChain, as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+
+pytest.importorskip("langchain_core")
+
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import InjectedToolCallId
+from langchain_core.tools import tool as langchain_tool
+from pydantic import BaseModel, Field
+
+from graphkit.checkpoint.memory import InMemorySaver
+from graphkit.graph import START, MessagesState, StateGraph
+from graphkit.models.scripted import ScriptedModel, ToolCall
+from graphkit.prebuilt import (
+    InjectedState,
+    ToolNode,
+    ToolRuntime,
+    add_human_in_the_loop,
+    create_react_agent,
+    tools_condition,
+)
+from graphkit.types import Command, RunnableConfig, interrupt
+from tests.conftest import Reopen, Runner, Saver
+from tests.prebuilt.conftest import agent_of
+
+
+class Scripted(GenericFakeChatModel):
+    """A chat model that says these messages, and remembers what it was given."""
+
+    bound: list[Any] = Field(default_factory=list)
+    asked: list[Any] = Field(default_factory=list)
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        self.bound.extend(tools)
+        return self
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        self.asked.append(messages)
+        return super()._generate(messages, *args, **kwargs)
+
+
+def scripted(*answers: Any) -> Scripted:
+    said: Iterator[Any] = iter(answers)
+    return Scripted(messages=said)
+
+
+def calling(*made: tuple[str, Any]) -> AIMessage:
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"c{n}"} for n, (name, args) in enumerate(made)]
+    )
+
+
+@langchain_tool
+def look(
+    city: str,
+    state: Annotated[dict[str, Any], InjectedState],
+    tool_call_id: Annotated[str, InjectedToolCallId],
+    runtime: ToolRuntime,
+) -> str:
+    """Look at a city."""
+    assert runtime.tool_call_id == tool_call_id
+    return f"{city} after {len(state['messages'])} for {tool_call_id}"
+
+
+@langchain_tool
+async def alook(city: str) -> str:
+    """Look at a city, without a thread."""
+    return f"async {city}"
+
+
+@langchain_tool
+def ask(question: str) -> str:
+    """Ask somebody."""
+    return str(interrupt(question))
+
+
+def contents(values: Any) -> list[tuple[str, Any]]:
+    return [(type(message).__name__, message.content) for message in values["messages"]]
+
+
+def test_models_tools_and_messages(
+    saver: Saver, reopen: Reopen, runner: Runner, config: RunnableConfig
+) -> None:
+    model = scripted(
+        calling(("look", {"city": "Paris"}), ("alook", {"city": "Rome"}), ("ask", {"question": "?"})),
+        AIMessage("done"),
+    )
+    graph = create_react_agent(model, [look, alook, ask], prompt="Be kind.", checkpointer=saver)
+    (question,) = runner.invoke(graph, {"messages": [HumanMessage("go")]}, config)["__interrupt__"]
+    assert question.value == "?"
+    graph = create_react_agent(model, [look, alook, ask], prompt="Be kind.", checkpointer=reopen(saver))
+    values = runner.invoke(graph, Command(resume="yes"), config)
+    assert contents(values) == [
+        ("HumanMessage", "go"),
+        ("AIMessage", ""),
+        ("ToolMessage", "Paris after 2 for c0"),
+        ("ToolMessage", "async Rome"),
+        ("ToolMessage", "yes"),
+        ("AIMessage", "done"),
+    ]
+    assert values["messages"] == runner.get_state(graph, config).values["messages"]
+    assert [message.content for message in model.asked[0]] == ["Be kind.", "go"]
+    look_spec = model.bound[0]["function"]
+    assert (look_spec["name"], list(look_spec["parameters"]["properties"])) == ("look", ["city"])
+
+
+def test_text_is_streamed(runner: Runner) -> None:
+    graph = create_react_agent(scripted(AIMessage("one two")), [])
+    shown = [chunk for chunk, _ in runner.stream(graph, {"messages": ["go"]}, stream_mode="messages")]
+    assert [chunk.content for chunk in shown] == ["one", " ", "two"]
+    assert all(isinstance(chunk, AIMessageChunk) for chunk in shown)
+    (message,) = runner.invoke(
+        create_react_agent(scripted(AIMessage("one two")), [], name="bob"), {"messages": ["go"]}
+    )["messages"][1:]
+    assert (type(message), message.content, message.name) == (AIMessage, "one two", "bob")
+
+
+def test_a_streamed_message_is_kept_whole(config: RunnableConfig) -> None:
+    graph = create_react_agent(scripted(AIMessage("one two")), [], checkpointer=InMemorySaver())
+    list(graph.stream({"messages": ["go"]}, config, stream_mode="messages"))
+    last = graph.get_state(config).values["messages"][-1]
+    assert (type(last), last.content) == (AIMessage, "one two")
+
+
+def test_dicts_of_every_style_are_sent() -> None:
+    model = scripted(AIMessage("done"))
+    call = {"toolUse": {"toolUseId": "c0", "name": "look", "input": {"city": "Paris"}}}
+    result = {"toolResult": {"toolUseId": "c0", "status": "success", "content": [{"text": "nice"}]}}
+    messages = [
+        {"role": "user", "content": [{"text": "go"}]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+        {"role": "user", "content": "and?"},
+        calling(("look", {"city": "Rome"})),
+    ]
+    create_react_agent(model, []).invoke({"messages": messages})
+    (asked,) = model.asked
+    assert [type(message).__name__ for message in asked] == [
+        "HumanMessage",
+        "AIMessage",
+        "ToolMessage",
+        "HumanMessage",
+        "AIMessage",
+        "ToolMessage",
+    ]
+    assert asked[1].tool_calls[0]["args"] == {"city": "Paris"}
+    assert asked[-1].content == "The call was not completed."
+
+
+def test_our_models_answer_objects_with_objects(runner: Runner, config: RunnableConfig) -> None:
+    model = ScriptedModel([["hm", ToolCall("look", {"city": "Paris"}, "c0")], "done"])
+    graph = create_react_agent(model, [look], prompt=SystemMessage("Be kind."), checkpointer=InMemorySaver())
+    values = runner.invoke(graph, {"messages": [HumanMessage("go")]}, config)
+    assert contents(values) == [
+        ("HumanMessage", "go"),
+        ("AIMessage", "hm"),
+        ("ToolMessage", "Paris after 2 for c0"),
+        ("AIMessage", "done"),
+    ]
+    assert values["messages"][1].usage_metadata["total_tokens"] == 15
+    assert model.requests[0].system_prompt == "Be kind."
+    shown = [
+        chunk
+        for chunk, _ in runner.stream(
+            create_react_agent(ScriptedModel(["hi"]), []),
+            {"messages": [HumanMessage("go")]},
+            stream_mode="messages",
+        )
+    ]
+    assert [(type(chunk), chunk.content) for chunk in shown] == [(AIMessageChunk, "hi")]
+
+
+def test_malformed_arguments_in_objects() -> None:
+    values = agent_of([ToolCall("look", '{"city": "Pa', "c0"), "done"], [look]).invoke(
+        {"messages": [HumanMessage("go")]}
+    )
+    assert values["messages"][1].invalid_tool_calls[0]["args"] == '{"city": "Pa'
+    wrong = agent_of([ToolCall("look", {"town": "Paris"}, "c0"), "done"], [look])
+    (result,) = [m for m in wrong.invoke({"messages": [HumanMessage("go")]})["messages"] if m.type == "tool"]
+    assert result.status == "error" and "city: Field required" in result.content
+
+
+def test_a_model_that_knows_its_tools_is_not_told_again() -> None:
+    model = scripted(AIMessage("done"))
+    bound = model.bind(tools=["mine"])
+    graph = create_react_agent(bound, [look])
+    assert model.bound == []
+    assert graph.invoke({"messages": ["go"]})["messages"][-1].content == "done"
+
+
+def test_a_runnable_and_a_function_that_chooses_one(runner: Runner) -> None:
+    upper: Any = RunnableLambda(lambda messages: AIMessage(messages[-1].content.upper()))
+    template = ChatPromptTemplate.from_messages([("system", "Be kind."), ("placeholder", "{messages}")])
+    for model in (upper, lambda state, runtime: upper):
+        graph = create_react_agent(model, [], prompt=template)
+        values = runner.invoke(graph, {"messages": [HumanMessage("go")]})
+        assert values["messages"][-1].content == "GO"
+
+
+def test_built_in_tools_and_return_direct(runner: Runner) -> None:
+    @langchain_tool(return_direct=True)
+    def final(word: str) -> str:
+        """The last word."""
+        return word
+
+    model = scripted(calling(("final", {"word": "enough"})))
+    graph = create_react_agent(model, [final, {"type": "web_search"}])
+    values = runner.invoke(graph, {"messages": [HumanMessage("go")]})
+    assert contents(values)[-1] == ("ToolMessage", "enough")
+    assert model.bound[-1] == {"type": "web_search"}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("beside", [("final", {"word": "b"}), ("alook", {"city": "Rome"})])
+def test_return_direct_beside_another_call(runner: Runner, version: Any, beside: Any) -> None:
+    @langchain_tool(return_direct=True)
+    def final(word: str) -> str:
+        """The last word."""
+        return word
+
+    model = scripted(calling(("final", {"word": "a"}), beside))
+    graph = create_react_agent(model, [final, alook], version=version)
+    values = runner.invoke(graph, {"messages": [HumanMessage("go")]})
+    assert [kind for kind, _ in contents(values)[2:]] == ["ToolMessage", "ToolMessage"]
+    assert len(model.asked) == 1
+
+
+def test_structured_response_of_a_chat_model(runner: Runner) -> None:
+    class Answer(BaseModel):
+        number: int
+
+    class Structured(Scripted):
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            return RunnableLambda(lambda messages: schema(number=len(messages)))
+
+    model = Structured(messages=iter([AIMessage("three")]))
+    values = runner.invoke(
+        create_react_agent(model, [], response_format=("Answer.", Answer)), {"messages": [HumanMessage("go")]}
+    )
+    assert values["structured_response"] == Answer(number=3)
+
+
+def test_a_tool_node_in_a_graph_of_ones_own(saver: Saver, runner: Runner, config: RunnableConfig) -> None:
+    model = scripted(calling(("look", {"city": "Paris"}), ("ask", {"question": "?"})), AIMessage("done"))
+    model_with_tools = model.bind_tools([look, ask])
+
+    def call_model(state: MessagesState) -> Any:
+        return {"messages": [model_with_tools.invoke(state["messages"])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", call_model)
+    builder.add_node("tools", ToolNode([look, ask]))
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    graph = builder.compile(saver)
+    runner.invoke(graph, {"messages": [HumanMessage("go")]}, config)
+    values = runner.invoke(graph, Command(resume="yes"), config)
+    assert contents(values)[2:] == [
+        ("ToolMessage", "Paris after 2 for c0"),
+        ("ToolMessage", "yes"),
+        ("AIMessage", "done"),
+    ]
+
+
+def test_a_tool_that_returns_a_command(runner: Runner) -> None:
+    @langchain_tool
+    def note(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Note."""
+        return Command(update={"messages": [ToolMessage("noted", tool_call_id=tool_call_id)]})
+
+    graph = create_react_agent(scripted(calling(("note", {})), AIMessage("done")), [note])
+    assert ("ToolMessage", "noted") in contents(runner.invoke(graph, {"messages": [HumanMessage("go")]}))
+
+
+def test_human_in_the_loop_around_a_tool_of_langchain(runner: Runner, config: RunnableConfig) -> None:
+    model = scripted(calling(("look", {"city": "Paris"})), AIMessage("done"))
+    graph = create_react_agent(model, [add_human_in_the_loop(look)], checkpointer=InMemorySaver())
+    runner.invoke(graph, {"messages": [HumanMessage("go")]}, config)
+    edit = {"type": "edit", "args": {"args": {"city": "Rome"}}}
+    values = runner.invoke(graph, Command(resume=[edit]), config)
+    assert contents(values)[2] == ("ToolMessage", "Rome after 2 for c0")
+
+
+def test_messages_are_stored_without_being_registered(
+    saver: Saver, reopen: Reopen, runner: Runner, config: RunnableConfig
+) -> None:
+    builder = StateGraph(MessagesState)
+    answer = AIMessage("hi", response_metadata={"model": "x"}, usage_metadata=None, id="1")
+    builder.add_node("agent", lambda state: {"messages": [answer]})
+    builder.add_edge(START, "agent")
+    runner.invoke(builder.compile(saver), {"messages": [HumanMessage("go", id="0")]}, config)
+    values = runner.get_state(builder.compile(reopen(saver)), config).values
+    assert values["messages"] == [HumanMessage("go", id="0"), answer]

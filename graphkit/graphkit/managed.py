@@ -20,4 +20,6 @@ class ManagedValue:
 
 
 RemainingSteps = Annotated[int, ManagedValue(lambda left: left)]
+"""In a state: how many supersteps the recursion limit leaves, this one among them."""
 IsLastStep = Annotated[bool, ManagedValue(lambda left: left <= 1)]
+"""In a state: whether the recursion limit allows no superstep after this one."""

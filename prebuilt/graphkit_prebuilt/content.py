@@ -13,6 +13,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from graphkit_prebuilt.media import AudioContent, DocumentContent, ImageContent, VideoContent
 
 Role = Literal["user", "assistant"]
+"""Who says a message."""
 JSONSchema = dict[str, Any]
 ToolResultStatus = Literal["success", "error"]
 
@@ -64,6 +65,7 @@ ToolChoiceAutoDict = dict[Literal["auto"], ToolChoiceAuto]
 ToolChoiceAnyDict = dict[Literal["any"], ToolChoiceAny]
 ToolChoiceToolDict = dict[Literal["tool"], ToolChoiceTool]
 ToolChoice = ToolChoiceAutoDict | ToolChoiceAnyDict | ToolChoiceToolDict
+"""Whether a model may call tools, must call one, or must call this one."""
 
 
 class ToolUse(dict[str, Any]):
@@ -157,6 +159,7 @@ class Message(TypedDict):
 
 
 Messages = list[Message]
+"""A conversation, in its order."""
 SystemPrompt = str | list[SystemContentBlock] | None
 
 

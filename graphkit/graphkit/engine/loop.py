@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from graphkit.engine import effects, identity
 from graphkit.engine.crew import Crew
 from graphkit.engine.effects import Effects
-from graphkit.engine.events import CheckpointSaved, Halted, StateChanged, TaskState
+from graphkit.engine.events import Halted
 from graphkit.engine.failures import HANDLED, annotate, error_record
 from graphkit.engine.nested import locate
 from graphkit.engine.prepare import Preparation, newest, place
@@ -27,8 +27,9 @@ from graphkit.engine.program import Program
 from graphkit.engine.refusals import explained, keepable
 from graphkit.engine.request import End, Request, hit
 from graphkit.engine.standing import Prepared, Standing
-from graphkit.engine.state import Changes, State, show, view_with, work_of
-from graphkit.engine.tasks import Task, entries_of, make_tasks, start_task
+from graphkit.engine.state import Changes, show, view_with, work_of
+from graphkit.engine.tasks import Task, entries_of, make_tasks
+from graphkit.engine.telling import state_changed, superstep_ended
 from graphkit.errors import (
     ConcurrentUpdateError,
     GraphkitError,
@@ -154,7 +155,7 @@ class Run:
         if end.asked:
             self._show_halt(end)
         elif "values" in self.request.listen:
-            self.held.append(self._state_changed())
+            self.held.append(state_changed(self))
         yield from self.flush()
         return end
 
@@ -179,7 +180,7 @@ class Run:
             over = yield from self._drains()
         yield from self._save(checkpoints, prepared.pending, at, claims=True, release=over)
         if self.request.listen:
-            self._announce(*(checkpoints or self._found()))
+            self.held.extend(superstep_ended(self, checkpoints or self._found()))
             yield from self.flush()
 
     def _found(self) -> tuple[Checkpoint, ...]:
@@ -293,7 +294,7 @@ class Run:
             yield from self._save(checkpoints, (), crew.at, forget=stale, release=over)
         self.crew = None
         if self.listens:
-            self._announce(*checkpoints)
+            self.held.extend(superstep_ended(self, checkpoints))
             yield from self.flush()
         return None
 
@@ -312,7 +313,7 @@ class Run:
         except UnstorableError:
             return  # the graph around may take what cannot be stored; the command is given here once more
         self.crew = None
-        self._announce(checkpoint)
+        self.held.extend(superstep_ended(self, (checkpoint,)))
         yield from self.flush()
 
     def _advance(self, now: float, count: bool = True) -> tuple[Checkpoint, ...]:
@@ -489,58 +490,6 @@ class Run:
         self.active = not release
         if release:
             self.unsaved.clear()
-
-    def _announce(self, *checkpoints: Checkpoint) -> None:
-        listen = self.request.listen
-        if "checkpoints" in listen:
-            self.held.extend(map(self._saved_event, checkpoints))
-        if "values" in listen and not self._has_nothing_to_show:
-            self.held.append(self._state_changed())
-        if self.paused and "updates" in listen:
-            self.held.append(Halted(namespace=self.request.namespace, interrupts=(), values=None))
-
-    def _state_changed(self) -> StateChanged:
-        return StateChanged(namespace=self.request.namespace, values=self.standing.state.everything())
-
-    @property
-    def _has_nothing_to_show(self) -> bool:
-        """The input is stored and not applied yet, since a branch has to choose what runs first; or the one task of
-        an entrypoint, which has no values beside what it returns, is still to run."""
-        tasks = self.standing.tasks
-        return bool(tasks) and (tasks[0].name == self.program.entry.name or self._coordinates(tasks[0]))
-
-    def _coordinates(self, task: Task) -> bool:
-        return self.program.spec(task.name).coordinates
-
-    def _saved_event(self, checkpoint: Checkpoint) -> CheckpointSaved:
-        state, tasks = self.standing.state, self.standing.tasks
-        if checkpoint.id != self.standing.checkpoint_id:
-            # The input's own checkpoint: the state as it was before, with what was changed beside it.
-            before = self.opening.saved.values if self.opening.saved else {}
-            kept = {key: value for key, value in before.items() if key not in checkpoint.cleared}
-            state = State(self.program, {**kept, **checkpoint.changed}, None)
-            tasks = [start_task(None, checkpoint.id, self.request.namespace, checkpoint.step)]
-        return CheckpointSaved(
-            thread_id=self.request.thread_id,
-            namespace=self.request.namespace,
-            checkpoint=checkpoint,
-            values=state.everything(),
-            tasks=tuple(map(self._task_state, tasks)),
-        )
-
-    def _task_state(self, task: Task) -> TaskState:
-        spec, inside = self.program.spec(task.name), ""
-        if spec.subgraph is not None and spec.keeps is not False and self.request.stored:
-            inside = identity.below(self.request.namespace, task.name, task.id)
-            inside = identity.lasting(inside) if spec.keeps else inside
-        return TaskState(
-            id=task.id,
-            name=task.name,
-            interrupts=tuple(task.all_questions),
-            writes=None if task.output is None else tuple(task.output.writes)[: 1 if spec.result else None],
-            error=None if task.finished else task.error,
-            inside=inside,
-        )
 
     def flush(self) -> Effects:
         """Show what was held back until it was durable."""

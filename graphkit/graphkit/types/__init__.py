@@ -68,9 +68,13 @@ __all__ = [
 ]
 
 All = Literal["*"]
+"""All nodes, where names of nodes are given."""
 Durability = Literal["sync", "async", "exit"]
+"""When a checkpoint is written: before the next superstep, while it runs, or when the run ends."""
 StreamMode = Literal["values", "updates", "messages", "tasks", "checkpoints", "custom", "debug"]
+"""What a stream shows."""
 StreamWriter = Callable[[Any], None]
+"""Given to nodes: shows a value in the stream mode "custom"."""
 RunStatus = Literal["completed", "interrupted", "paused", "drained"]
 
 

@@ -1,0 +1,31 @@
+"""A program that is hardly an MCP server: it connects, and then answers calls as its argument says."""
+
+import json
+import sys
+
+TOOL = {"name": "break", "description": "Break.", "inputSchema": {"type": "object"}}
+RESULTS = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "garbage", "version": "1"},
+    },
+    "tools/list": {"tools": [TOOL]},
+}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    result: object = RESULTS.get(method)
+    if method == "tools/call":
+        print("this is no message")
+        match sys.argv[1]:
+            case "shape":
+                result = {"content": 7}
+            case "silence":
+                continue
+            case "blocks":
+                image = {"type": "image", "data": "not base64!", "mimeType": "image/png"}
+                result = {"content": [image]}
+    if result is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)

@@ -1,0 +1,89 @@
+"""An MCP server: `server.py` speaks over its standard streams, `server.py http PORT` over HTTP (0: any free port)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import uvicorn
+from mcp.server.mcpserver import Context, Elicit, ElicitationResult, Image, MCPServer, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel
+
+server = MCPServer("desk")
+
+
+class Approval(BaseModel):
+    """What a person says."""
+
+    sure: bool
+
+
+def _note(word: str) -> None:
+    """Write down that something has happened, where the test looks for it."""
+    with Path(os.environ["DESK_NOTES"]).open("a") as notes:
+        notes.write(word + "\n")
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@server.tool()
+def fail() -> str:
+    """Fail."""
+    raise ToolError("no such desk")
+
+
+@server.tool(structured_output=False)
+def picture() -> list[Any]:
+    """A picture and a word."""
+    return ["a dot", Image(data=b"\x89PNG", format="png")]
+
+
+@server.tool()
+def die() -> str:
+    """End in the middle of the call."""
+    os._exit(3)
+
+
+@server.tool()
+async def delete(path: str, ctx: Context) -> str:
+    """Delete a file, if a person is sure."""
+    _note("asked")
+    answer = await ctx.elicit(f"Delete {path}?", Approval)
+    _note(answer.action)
+    if answer.action != "accept" or not answer.data.sure:
+        return f"kept {path}"
+    _note("deleted")
+    return f"deleted {path}"
+
+
+async def _approval(path: str) -> Elicit[Approval]:
+    return Elicit(f"Move {path}?", Approval)
+
+
+@server.tool()
+async def move(path: str, answer: Annotated[ElicitationResult[Approval], Resolve(_approval)]) -> str:
+    """Move a file, if a person is sure: asks in a way that needs no way back to the client."""
+    _note(f"move {answer.action}")
+    return f"moved {path}" if answer.action == "accept" and answer.data.sure else f"left {path}"
+
+
+def _serve_http(port: int) -> None:
+    listening = socket.create_server(("127.0.0.1", port))
+    print(listening.getsockname()[1], flush=True)
+    config = uvicorn.Config(server.streamable_http_app(), log_level="error")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["http"]:
+        _serve_http(int(sys.argv[2]))
+    else:
+        server.run()

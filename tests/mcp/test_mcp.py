@@ -1,0 +1,364 @@
+"""Tools of a real MCP server: another process, over its standard streams and over streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp")
+
+from mcp import MCPError, StdioServerParameters, stdio_client
+from mcp.types import ElicitResult
+
+from graphkit import Agent
+from graphkit.checkpoint.memory import InMemorySaver
+from graphkit.errors import MCPClientInitializationError, MCPConnectionError
+from graphkit.models import ScriptedModel, ToolCall
+from graphkit.prebuilt import create_react_agent
+from graphkit.session import SessionManager
+from graphkit.tools.executors import SequentialToolExecutor
+from graphkit.tools.mcp import MCPAgentTool, MCPClient
+from graphkit.types import Command
+from tests.conftest import response
+
+HERE = Path(__file__).parent
+Making = Callable[..., MCPClient]
+
+
+def program(*arguments: str, notes: Path | None = None) -> Any:
+    return stdio_client(
+        StdioServerParameters(
+            command=sys.executable, args=list(arguments), env={"DESK_NOTES": str(notes)} if notes else None
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("desk") / "notes"
+
+
+@pytest.fixture
+def notes(written: Path) -> Path:
+    """Where servers write down what they have done, empty."""
+    written.write_text("")
+    return written
+
+
+@contextmanager
+def serving(notes: Path, port: str = "0") -> Iterator[str]:
+    """A server over streamable HTTP; its URL."""
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "server.py"), "http", port],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "DESK_NOTES": str(notes)},
+    ) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp"
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def url(written: Path) -> Iterator[str]:
+    with serving(written) as url:
+        yield url
+
+
+@pytest.fixture
+def desk(request: pytest.FixtureRequest, notes: Path) -> Iterator[Making]:
+    """Makes clients of the server, and ends them. All share one server over HTTP, unless the test wants both."""
+    made: list[MCPClient] = []
+    url = request.getfixturevalue("url") if getattr(request, "param", "http") == "http" else None
+
+    def make(**options: Any) -> MCPClient:
+        if url is None:
+            made.append(MCPClient(lambda: program(str(HERE / "server.py"), notes=notes), **options))
+        else:
+            made.append(MCPClient(url=url, **options))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.stop()
+
+
+over_both = pytest.mark.parametrize("desk", ["stdio", "http"], indirect=True)
+
+
+def agent_with(client: MCPClient, *turns: Any, **options: Any) -> Agent:
+    return Agent(model=ScriptedModel(turns), tools=[client], callback_handler=None, **options)
+
+
+def results(agent: Agent) -> list[Any]:
+    return [
+        block["toolResult"]
+        for message in agent.messages
+        for block in message["content"]
+        if "toolResult" in block
+    ]
+
+
+def call(name: str, **given: Any) -> list[ToolCall]:
+    return [ToolCall(name, given)]
+
+
+# --- Tools ------------------------------------------------------------------------------------------------
+
+
+@over_both
+def test_the_tools_of_a_server_are_tools_of_an_agent(desk: Making) -> None:
+    agent = agent_with(
+        desk(), call("add", a=1, b=2), call("picture"), call("fail"), call("add", a="x"), "done"
+    )
+    assert str(agent("go")) == "done\n"
+    added, picture, failed, misused = results(agent)
+    assert (added["status"], added["content"]) == ("success", [{"text": "3"}])
+    assert picture["content"] == [
+        {"text": "a dot"},
+        {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}},
+    ]
+    assert failed["status"] == "error" and "no such desk" in failed["content"][0]["text"]
+    assert misused["status"] == "error" and "validation error" in misused["content"][0]["text"]
+
+
+def test_a_client_by_hand(desk: Making) -> None:
+    client = desk(prefix="desk")
+    with pytest.raises(MCPClientInitializationError, match="no connection"):
+        client.list_tools_sync()
+    with client:
+        with pytest.raises(MCPClientInitializationError, match="started already"):
+            client.start()
+        tools = {tool.tool_name: tool for tool in client.list_tools_sync()}
+        spec = tools["desk_add"].tool_spec
+        assert isinstance(tools["desk_add"], MCPAgentTool) and spec["description"] == "Add two numbers."
+        assert spec["inputSchema"]["json"]["required"] == ["a", "b"]
+        assert "add" in [tool.tool_name for tool in client.list_tools_sync(prefix="")]
+        assert client.call_tool_sync("1", "add", {"a": 1, "b": 1}) == {
+            "toolUseId": "1",
+            "status": "success",
+            "content": [{"text": "2"}],
+        }
+    with pytest.raises(MCPClientInitializationError):
+        client.call_tool_sync("1", "add", {})
+
+
+def test_what_no_client_is_made_of() -> None:
+    for wrong in ({}, {"transport_callable": lambda: None, "url": "http://x"}, {"url": "localhost"}):
+        with pytest.raises(ValueError, match="MCPClient"):
+            MCPClient(**wrong)
+
+
+def test_a_react_agent_has_them_too(desk: Making) -> None:
+    with desk() as client:
+        agent = create_react_agent(ScriptedModel([call("add", a=2, b=2), "four"]), client.list_tools_sync())
+        messages = agent.invoke({"messages": [{"role": "user", "content": "?"}]})["messages"]
+    assert "4" in str(messages[-2]) and "four" in str(messages[-1])
+
+
+def _call(agent: Agent, prompt: Any) -> Any:
+    return agent(prompt)
+
+
+def _awaited(agent: Agent, prompt: Any) -> Any:
+    return asyncio.run(agent.invoke_async(prompt))
+
+
+# --- Elicitation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["delete", "move"])
+def test_a_callback_answers_what_a_server_asks(desk: Making, name: str) -> None:
+    asked: list[str] = []
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"sure": True})
+
+    agent = agent_with(desk(elicitation_callback=answer), call(name, path="a"), "done")
+    assert agent("go").stop_reason == "end_turn"
+    assert asked == [f"{name.title()} a?"]
+    assert results(agent)[0]["content"][0]["text"] == f"{name}d a"
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "noted"),
+    [
+        ({"sure": True}, "deleted a", ["accept", "deleted"]),
+        ({"action": "accept", "content": {"sure": False}}, "kept a", ["accept"]),
+        (False, "kept a", ["decline"]),
+        ({"action": "cancel"}, "kept a", ["cancel"]),
+    ],
+)
+def test_a_question_of_the_server_is_one_of_the_graph(
+    desk: Making, notes: Path, given: Any, text: str, noted: list[str]
+) -> None:
+    """It outlives the agent and the client."""
+    saver, model = InMemorySaver(), ScriptedModel([call("delete", path="a"), "done"])
+
+    def agent(client: MCPClient) -> Agent:
+        return Agent(
+            model=model, tools=[client], callback_handler=None, session_manager=SessionManager(saver, "one")
+        )
+
+    with desk(elicitation_callback="ask") as client:
+        result = agent(client)("go")
+    assert result.stop_reason == "interrupt" and result.interrupts is not None
+    (question,) = result.interrupts
+    assert question.reason["message"] == "Delete a?" and question.reason["mode"] == "form"
+    assert question.reason["requestedSchema"]["required"] == ["sure"]
+    assert notes.read_text().split() == ["asked"]
+    with desk(elicitation_callback="ask") as client:
+        fresh = agent(client)
+        assert fresh([response(question, given)]).stop_reason == "end_turn"
+    assert results(fresh)[0]["content"] == [{"text": text}]
+    assert notes.read_text().split() == ["asked", "asked", *noted]
+
+
+@over_both
+@pytest.mark.parametrize("way", [_call, _awaited])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_two_calls_of_one_message_ask(desk: Making, notes: Path, mode: str, way: Callable[..., Any]) -> None:
+    agent = agent_with(
+        desk(elicitation_callback="ask", mode=mode),
+        [ToolCall("move", {"path": "a"}), ToolCall("add", {"a": 1, "b": 2}), ToolCall("move", {"path": "b"})],
+        "done",
+    )
+    first = way(agent, "go")
+    assert [question.reason["message"] for question in first.interrupts or ()] == ["Move a?", "Move b?"]
+    answers = [
+        response(question, {"sure": "a?" in question.reason["message"]})
+        for question in first.interrupts or ()
+    ]
+    way(agent, answers[::-1])
+    assert [result["content"][0]["text"] for result in results(agent)] == ["moved a", "3", "left b"]
+
+
+def test_an_answer_that_is_none_is_an_error_for_the_model(desk: Making, notes: Path) -> None:
+    agent = agent_with(desk(elicitation_callback="ask"), call("delete", path="a"), "done")
+    (question,) = agent("go").interrupts or ()
+    agent([response(question, "yes")])
+    assert "no answer to an elicitation" in results(agent)[0]["content"][0]["text"]
+    assert "deleted" not in notes.read_text()
+
+
+def test_a_react_agent_asks_too(desk: Making) -> None:
+    with desk(elicitation_callback="ask") as client:
+        model = ScriptedModel([call("delete", path="a"), "done"])
+        agent = create_react_agent(model, client.list_tools_sync(), checkpointer=InMemorySaver())
+        config: Any = {"configurable": {"thread_id": "1"}}
+        (question,) = agent.invoke({"messages": [{"role": "user", "content": "?"}]}, config)["__interrupt__"]
+        assert question.value["message"] == "Delete a?"
+        messages = agent.invoke(Command(resume={"sure": True}), config)["messages"]
+    assert "deleted a" in str(messages[-2])
+
+
+def test_a_server_that_cannot_ask_over_this_connection_says_what_to_do(desk: Making) -> None:
+    agent = agent_with(desk(elicitation_callback="ask", mode="auto"), call("delete", path="a"), "done")
+    agent("go")
+    assert "mode='legacy'" in results(agent)[0]["content"][0]["text"]
+
+
+def test_nobody_is_asked_without_somebody_to_ask(desk: Making) -> None:
+    agent = agent_with(desk(mode="legacy"), call("delete", path="a"), "done")
+    agent("go")
+    assert results(agent)[0]["status"] == "error"
+    with (
+        desk(elicitation_callback="ask") as client,
+        pytest.raises(MCPError, match="outside of a call by an agent"),
+    ):
+        client.call_tool_sync("1", "delete", {"path": "a"})
+
+
+# --- Servers that fail ------------------------------------------------------------------------------------
+
+
+def test_a_server_that_dies_is_an_error_for_the_model(notes: Path) -> None:
+    client = MCPClient(lambda: program(str(HERE / "server.py"), notes=notes))
+    try:
+        agent = agent_with(
+            client, call("die"), call("add", a=1, b=2), "done", tool_executor=SequentialToolExecutor()
+        )
+        assert agent("go").stop_reason == "end_turn"
+        died, added = results(agent)
+        assert died["status"] == "error" and "ended the connection" in died["content"][0]["text"]
+        assert added["content"] == [{"text": "3"}]  # over a new connection
+    finally:
+        client.stop()
+
+
+def test_a_server_that_died_between_question_and_answer(notes: Path) -> None:
+    client = MCPClient(lambda: program(str(HERE / "server.py"), notes=notes), elicitation_callback="ask")
+    try:
+        agent = agent_with(client, call("delete", path="a"), "done")
+        (question,) = agent("go").interrupts or ()
+        with pytest.raises(MCPConnectionError, match="ended the connection"):
+            client.call_tool_sync("1", "die")
+        agent([response(question, {"sure": True})])
+        assert results(agent)[0]["content"] == [{"text": "deleted a"}]
+    finally:
+        client.stop()
+
+
+def test_an_http_server_that_is_gone(notes: Path) -> None:
+    with serving(notes) as url, MCPClient(url=url) as client:
+        agent = agent_with(client, call("die"), call("add", a=1, b=2), "done")
+        assert agent("go").stop_reason == "end_turn"
+    died, added = results(agent)
+    assert died["status"] == added["status"] == "error"
+    assert died["content"][0]["text"].startswith("Error: MCP server http://")
+    assert added["content"][0]["text"].startswith("Error: no connection to MCP server http://")
+
+
+def test_an_http_server_that_was_started_anew(notes: Path) -> None:
+    with serving(notes) as url:
+        client = MCPClient(url=url, mode="legacy")
+        agent = agent_with(client, call("add", a=1, b=1), call("add", a=1, b=1), "done")
+    with serving(notes, url.split(":")[2].split("/")[0]):
+        assert agent("go").stop_reason == "end_turn"
+        client.stop()
+    forgotten, added = results(agent)
+    assert "does not know this session" in forgotten["content"][0]["text"]
+    assert added["content"] == [{"text": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("shape", "what is no answer"), ("silence", "timed out"), ("blocks", "no base64")],
+)
+def test_garbage_is_an_error_for_the_model(kind: str, message: str) -> None:
+    client = MCPClient(
+        lambda: program(str(HERE / "garbage.py"), kind),
+        mode="legacy",
+        read_timeout_seconds=0.3 if kind == "silence" else None,
+    )
+    try:
+        agent = agent_with(client, call("break"), "done")
+        assert agent("go").stop_reason == "end_turn"
+        (result,) = results(agent)
+        assert result["status"] == "error" and message in result["content"][0]["text"]
+    finally:
+        client.stop()
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        MCPClient(lambda: program("-c", "pass")),
+        MCPClient(lambda: program("-c", "print('hello'); input()"), startup_timeout=0.3),
+        MCPClient(lambda: stdio_client(StdioServerParameters(command="no-such-program"))),
+        MCPClient(url="http://127.0.0.1:1/mcp"),
+    ],
+    ids=["ends", "never answers", "not there", "no port"],
+)
+def test_a_server_that_cannot_be_reached(client: MCPClient) -> None:
+    with pytest.raises(MCPClientInitializationError, match="no connection to MCP server"):
+        agent_with(client)

@@ -29,9 +29,14 @@ WHOLE_PRODUCT = bool(os.environ.get("GRAPHKIT_CHAOS"))
 """Whether every scenario is taken through every door on every storage, as `make chaos` does."""
 
 
+TAKEN = {("memory", "sync"), ("live", "async"), ("sqlite", "sync"), ("postgres", "async")}
+"""Which saver the suite takes through which door: each colour in memory and on a database."""
+TAKEN_BY_AGENTS = {("memory", "call"), ("sqlite", "call"), ("postgres", "invoke_async")}
+"""And of agents' sessions those that are not "live", which is taken through every door."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the product of doors and storages the suite takes all doors on one storage, and on the others the two that
-    drivers differ in."""
+    """All colours and savers share what they do, so the suite takes a part of the product of doors and storages."""
     if WHOLE_PRODUCT:
         return
     left_out = [item for item in items if _is_left_out(getattr(item, "callspec", None))]
@@ -42,14 +47,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_left_out(taken: Any) -> bool:
     params = {} if taken is None else taken.params
-    session, door = params.get("session", "live"), params.get("door", "call")
-    if session != "live" and door in ("stream", "astream", "stream_async"):
-        return True
-    if session == "memory" and door != "call":  # it keeps less alive than "live", and nothing differently
-        return True
-    if session == "postgres" and door == "call":  # what "sqlite" has been taken through
-        return True
-    return (params.get("saver"), params.get("runner")) in (("live", "async"), ("postgres", "sync"))
+    session, door = params.get("session"), params.get("door")
+    if session is not None and door is not None and session != "live":
+        return (session, door) not in TAKEN_BY_AGENTS
+    saver, runner = params.get("saver"), params.get("runner")
+    return saver is not None and runner is not None and (saver, runner) not in TAKEN
 
 
 # The same examples every time: a run that fails can be repeated.

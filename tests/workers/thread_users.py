@@ -6,6 +6,7 @@ Effects are witnessed by lines in a file that is only ever appended to, outside 
 import asyncio
 import operator
 import os
+import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
@@ -169,6 +170,8 @@ def run_until_killed(
     shape: str, path: str, witness: str, gate_at: str, to_parent: Connection, colour: str, durability: str
 ) -> None:
     """Run the graph; inside of `gate_at`, tell the parent and wait for the end."""
+    # A test run that was started in the background of a shell ignores SIGINT, and so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def gate() -> None:
         to_parent.send("inside")

@@ -9,7 +9,6 @@ from graphkit_prebuilt.content import (
     Message,
     ToolChoice,
     ToolChoiceToolDict,
-    ToolSpec,
     tool_results,
     tool_uses,
     user,
@@ -17,7 +16,7 @@ from graphkit_prebuilt.content import (
 from graphkit_prebuilt.loop.steps import OVER, Steps, Stream
 from graphkit_prebuilt.models.model import output_spec
 from graphkit_prebuilt.tools.context import ToolContext
-from graphkit_prebuilt.tools.tool import AgentTool
+from graphkit_prebuilt.tools.tool import StepTool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,7 +27,7 @@ REFUSED: Final = "structured_output_refused"
 """The stop reason of a turn in which the model gave text twice."""
 
 
-class OutputTool(AgentTool):
+class OutputTool(StepTool):
     """The tool by which a model gives an instance of `model`; input that does not fit is an error result, and the
     model tries again. Raises `TypeError` unless `model` is a pydantic class."""
 
@@ -42,26 +41,12 @@ class OutputTool(AgentTool):
         self.insisting = user(prompt or PROMPT.format(name=model.__name__))
 
     @property
-    def tool_name(self) -> str:
-        return self._spec["name"]
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
     def tool_type(self) -> str:
         return "structured_output"
 
-    def stream(self, tool_use: Any, invocation_state: dict[str, Any], **kwargs: Any) -> Any:
-        return iter((self._said(tool_use["input"]),))
-
     def take(self, context: ToolContext, progress: Any) -> Steps[Any]:
         yield from ()
-        return self._said(context.tool_use["input"])
-
-    def _said(self, given: Any) -> str:
-        self.model.model_validate(given)
+        self.model.model_validate(context.tool_use["input"])
         return f"{self.tool_name} was accepted."
 
     def choice(self, log: Sequence[Message]) -> ToolChoice | None:

@@ -8,6 +8,7 @@ import pytest
 from graphkit import Agent
 from graphkit.hooks import BeforeNodeCallEvent
 from graphkit.multiagent import Graph, GraphBuilder, MultiAgentState, Status
+from graphkit.plugins import MultiAgentPlugin
 from graphkit.types import Command, Send
 from tests.agents.conftest import agent_of
 from tests.multiagent.teams import Scripts, TeamDoor, order, statuses
@@ -309,3 +310,26 @@ def test_an_agent_cancelled_in_a_node_ends_its_branch(either: TeamDoor, scripts:
     result = either(team, "go")
     assert result.status is Status.COMPLETED
     assert statuses(result) == {"a": "cancelled", "c": "completed"}
+
+
+class Fills(MultiAgentPlugin):
+    name = "fills"
+
+    def init_multi_agent(self, orchestrator: Any) -> None:
+        orchestrator.add_hook(self.note, BeforeNodeCallEvent)
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def note(self, event: BeforeNodeCallEvent) -> None:
+        self.seen.append(event.node_id)
+
+
+def test_a_builder_hands_on_what_it_was_told() -> None:
+    plugin = Fills()
+    builder = GraphBuilder().set_node_timeout(30.0).set_plugins([plugin])
+    builder.add_node(says("a"), "a")
+    graph = builder.build()
+    assert graph.node_timeout == 30.0
+    assert graph("go").status is Status.COMPLETED
+    assert plugin.seen == ["a"]

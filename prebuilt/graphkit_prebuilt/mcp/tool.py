@@ -47,14 +47,6 @@ class MCPAgentTool(StepTool):
         return hash((id(self.mcp_client), self.tool_name))
 
     @property
-    def tool_name(self) -> str:
-        return self._spec["name"]
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
     def tool_type(self) -> str:
         return "python"
 

@@ -54,18 +54,6 @@ class HandoffTool(StepTool):
             },
         }
 
-    @property
-    def tool_name(self) -> str:
-        return HANDOFF
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
-    def tool_type(self) -> str:
-        return "function"
-
     def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:
         handoff = self.read(context.tool_use["input"])
         yield from ()

@@ -29,18 +29,6 @@ class AdaptedTool(StepTool):
             "inputSchema": {"json": inner or dict(_NO_INPUT)},
         }
 
-    @property
-    def tool_name(self) -> str:
-        return self._spec["name"]
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
-    def tool_type(self) -> str:
-        return "function"
-
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, AdaptedTool) and self.original is other.original and self._spec == other._spec

@@ -53,14 +53,6 @@ class AgentAsTool(StepTool):
         }
 
     @property
-    def tool_name(self) -> str:
-        return self._spec["name"]
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
     def tool_type(self) -> str:
         return "agent"
 

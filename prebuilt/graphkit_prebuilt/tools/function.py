@@ -46,24 +46,11 @@ class FunctionTool(StepTool, Generic[P, R]):
         self.timeout = timeout
         self._awaits = inspect.iscoroutinefunction(function)
         self._blocks = not self._awaits and not inspect.isasyncgenfunction(function)
-        self._name = name
         self._spec: ToolSpec = {
             "name": name,
             "description": description,
             "inputSchema": {"json": input_schema},
         }
-
-    @property
-    def tool_name(self) -> str:
-        return self._name
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return self._spec
-
-    @property
-    def tool_type(self) -> str:
-        return "function"
 
     @property
     def needs_owner(self) -> bool:
@@ -89,7 +76,7 @@ class FunctionTool(StepTool, Generic[P, R]):
         )
 
     def __hash__(self) -> int:
-        return hash((self.function, self._name))
+        return hash((self.function, self.tool_name))
 
     def arguments(self, context: ToolContext) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call: what the model gives, and what is injected."""

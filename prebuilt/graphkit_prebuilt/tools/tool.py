@@ -95,7 +95,22 @@ def unseen(value: Any) -> Steps[None]:
 
 
 class StepTool(AgentTool):
-    """A tool that is served by steps, so that it needs no event loop where it does not wait for one."""
+    """A tool that is served by steps, so that it needs no event loop where it does not wait for one. `_spec` is what
+    the model is told."""
+
+    _spec: ToolSpec
+
+    @property
+    def tool_name(self) -> str:
+        return self._spec["name"]
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        return self._spec
+
+    @property
+    def tool_type(self) -> str:
+        return "function"
 
     @abstractmethod
     def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:

@@ -50,6 +50,10 @@ class Sizes:
     """The agent's request that stands for a long conversation; request 10 stands for a short one."""
     session_turns: int = 50
     """Four messages each."""
+    ring: int = 10
+    handoffs: int = 100
+    layers: int = 10
+    """Of as many agents each."""
 
 
 FULL = Sizes()
@@ -68,6 +72,8 @@ QUICK = Sizes(
     dict_entries=800,
     late_request=40,
     session_turns=20,
+    handoffs=30,
+    layers=5,
 )
 
 

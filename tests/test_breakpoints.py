@@ -1,5 +1,7 @@
 """Breakpoints (SEMANTICS 4, L11): static pauses before and after nodes. They ask nothing."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.conftest import (
     Saver,
     State,
     asks,
+    graph_of,
     in_a_row,
     questions,
     says,
@@ -305,3 +308,116 @@ def test_an_answer_at_a_breakpoint_of_a_graph_without_questions_is_dropped(
         result = runner.invoke(graph, Command(resume=False), config)
 
     assert result == {"log": ["a", "b", "c"]}
+
+
+# A breakpoint in one place and a question in another
+
+
+class Beside:
+    """A graph whose nodes `ask` and `child` run side by side; the child pauses before (or after) its node."""
+
+    def __init__(self, build: Build, shape: str, saver: Saver = None, **breakpoint: Any) -> None:
+        self.ran: list[str] = []
+        nodes = {"first": self.node("first"), "second": self.node("second")}
+        child = graph_of(nodes, in_a_row("first", "second"), **breakpoint)
+        again = graph_of({"child": child}, in_a_row("child"))
+        inner: Any = {"node": child, "two deep": again, "function": self.calls(child)}[shape]
+        stored = {} if saver is None else {"saver": saver}
+        self.graph = build({"ask": asks("?"), "child": inner, "more": asks("more?")}, **stored)
+
+    def node(self, name: str) -> Any:
+        def node(state: State) -> State:
+            self.ran.append(name)
+            return {"log": [name]}
+
+        return node
+
+    def calls(self, child: Graph) -> Any:
+        def call(state: State) -> Any:
+            self.ran.append("call")
+            return child.invoke(EMPTY)
+
+        return call
+
+
+@pytest.mark.parametrize("breakpoint", ["interrupt_before", "interrupt_after"])
+@pytest.mark.parametrize("shape", ["node", "two deep", "function"])
+def test_an_answer_does_not_pass_a_breakpoint_elsewhere(
+    runner: Runner,
+    build: Build,
+    config: RunnableConfig,
+    saver: Saver,
+    reopen: Reopen,
+    shape: str,
+    breakpoint: str,
+) -> None:
+    names = {"interrupt_before": ["second"], "interrupt_after": ["first"]}[breakpoint]
+    one = Beside(build, shape, **{breakpoint: names})
+    asked = questions(runner.invoke(one.graph, EMPTY, config))
+    called = ["call"] if shape == "function" else []
+    assert one.ran == [*called, "first"]
+    other = Beside(build, shape, reopen(saver), **{breakpoint: names})
+    result = runner.run(other.graph, Command(resume={asked["?"].id: "yes"}), config)
+    assert (result.status, result.next, other.ran) == ("interrupted", ("child", "more"), [])
+    result = runner.run(other.graph, Command(resume={asked["more?"].id: "much"}), config)
+    assert (result.status, result.next, other.ran) == ("paused", ("child",), [])
+    log = runner.invoke(other.graph, None, config)["log"]
+    assert (log, other.ran) == (["yes", "first", "second", "much"], [*called, "second"])
+
+
+def test_going_on_passes_a_breakpoint_beside_a_question(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    one = Beside(build, "node", interrupt_before=["second"])
+    asked = questions(runner.invoke(one.graph, EMPTY, config))
+    assert questions(runner.invoke(one.graph, None, config)) == asked
+    assert one.ran == ["first", "second"]
+    answers: dict[str, Any] = {question.id: word for word, question in asked.items()}
+    assert runner.invoke(one.graph, Command(resume=answers), config)["log"] == [
+        "?",
+        "first",
+        "second",
+        "more?",
+    ]
+    assert one.ran == ["first", "second"]
+
+
+def test_an_answer_does_not_pass_a_breakpoint_of_the_same_node(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    """Two graphs inside one: the one asks, the other one pauses."""
+    ran: list[str] = []
+    pausing = graph_of({"work": lambda state: ran.append("work")}, interrupt_before=["work"])
+    asking = graph_of(
+        {"ask": asks("?"), "close": lambda state: ran.append("close")}, in_a_row("ask", "close")
+    )
+    graph = build(
+        {"child": graph_of({"asking": asking, "pausing": pausing}), "last": says("last")},
+        [*in_a_row("child", "last")],
+    )
+    runner.invoke(graph, EMPTY, config)
+    result = runner.run(graph, Command(resume="yes"), config)
+    assert (result.status, result.next, ran) == ("paused", ("child",), ["close"])
+    assert runner.run(graph, None, config).status == "completed"
+    assert ran == ["close", "work"]
+
+
+def test_an_answer_does_not_pass_a_breakpoint_of_another_call(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    """One function calls both, one after the other in threads of their own, and so runs again with the answer."""
+    ran: list[str] = []
+    pausing = graph_of({"work": lambda state: ran.append("work")}, interrupt_before=["work"])
+    asking = graph_of({"ask": asks("?")})
+
+    def call(state: State) -> State:
+        with ThreadPoolExecutor(2) as pool:
+            calls = [pool.submit(copy_context().run, child.invoke, EMPTY) for child in (asking, pausing)]
+        return {"log": [word for call in calls for word in call.result()["log"]]}
+
+    graph = build({"call": call})
+    runner.invoke(graph, EMPTY, config)
+    result = runner.run(graph, Command(resume="yes"), config)
+    assert (result.status, ran) == ("paused", [])
+    assert runner.invoke(graph, None, config)["log"] == ["yes"]
+    assert ran == ["work"]

@@ -1,5 +1,6 @@
 """Channels (L18): each kind by itself, then as the annotation of a state key."""
 
+import collections
 import operator
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
@@ -13,6 +14,7 @@ from graphkit.channels import (
     AnyValue,
     BaseChannel,
     BinaryOperatorAggregate,
+    DeltaChannel,
     EphemeralValue,
     LastValue,
     LastValueAfterFinish,
@@ -23,7 +25,7 @@ from graphkit.channels import (
 )
 from graphkit.errors import EmptyChannelError, InvalidUpdateError
 from graphkit.types import Overwrite, RunnableConfig
-from tests.conftest import Runner, Saver
+from tests.conftest import Build, Runner, Saver
 
 Log = Annotated[list[str], operator.add]
 
@@ -178,6 +180,58 @@ def test_writes_beside_an_overwrite_are_dropped_in_either_order() -> None:
 def test_two_overwrites_in_one_superstep_are_an_error() -> None:
     with pytest.raises(InvalidUpdateError):
         BinaryOperatorAggregate(list, operator.add).update([Overwrite(["a"]), Overwrite(["b"])])
+
+
+def together(value: list[str], writes: Sequence[list[str]]) -> list[str]:
+    """All writes of a superstep at once."""
+    return [*value, "+".join(word for write in writes for word in write)]
+
+
+def test_a_delta_is_given_all_writes_of_a_superstep_at_once() -> None:
+    channel = after(DeltaChannel(together), [["a"], ["b"]], [["c"]])
+    assert channel.get() == ["a+b", "c"]
+    assert after(reloaded(channel), [["d"]]).get() == ["a+b", "c", "d"]
+    assert channel.get() == ["a+b", "c"]
+
+
+def test_a_delta_starts_empty_or_with_the_first_write() -> None:
+    assert DeltaChannel(together).get() == []
+    longest: Callable[[str, Sequence[str]], str] = lambda value, writes: max([value, *writes], key=len)  # noqa: E731
+    channel: DeltaChannel[str] = DeltaChannel(longest, str | None)
+    assert not channel.is_available()
+    assert after(channel, ["ab", "abcd", "abc"]).get() == "abcd"
+
+
+def test_an_overwrite_of_a_delta_stands_alone() -> None:
+    assert after(DeltaChannel(together), [["a"], Overwrite(["x"]), ["b"]]).get() == ["x"]
+    with pytest.raises(InvalidUpdateError, match="2 Overwrite values"):
+        DeltaChannel(together).update([Overwrite([]), Overwrite([])])
+
+
+def test_how_often_a_delta_is_stored_as_a_whole_has_to_be_a_number_of_times() -> None:
+    with pytest.raises(ValueError, match="snapshot_frequency"):
+        DeltaChannel(together, snapshot_frequency=0)
+
+
+def test_a_delta_as_an_annotation(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    class Summed(TypedDict, total=False):
+        counts: Annotated[dict[str, int], DeltaChannel(summed, snapshot_frequency=5)]
+
+    def summed_by(name: str) -> Callable[[Summed], Any]:
+        return lambda state: {"counts": {name: 1, "all": 1}}
+
+    graph = build({name: summed_by(name) for name in "ab"}, state=Summed)
+    runner.invoke(graph, {"counts": {"all": 5}}, config)
+    runner.invoke(graph, {}, config)
+    state = runner.get_state(graph, config)
+    assert state.values["counts"] == {"all": 9, "a": 2, "b": 2}
+
+
+def summed(value: dict[str, int], writes: Sequence[dict[str, int]]) -> dict[str, int]:
+    total = collections.Counter(value)
+    for write in writes:
+        total.update(write)
+    return dict(total)
 
 
 def test_a_topic_holds_what_one_superstep_published() -> None:

@@ -390,6 +390,61 @@ def test_going_back_survives_a_storage_that_breaks_off(
     assert shown["answer"].startswith("second after")
 
 
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_going_back_into_a_graph_whose_error_was_caught(
+    runner: Runner, build: Build, config: RunnableConfig, ran: Ran, durability: str
+) -> None:
+    """With durability "exit" the graph around it has gone on since, and stores nothing of that on its way."""
+
+    def work(state: Inner) -> Inner:
+        ran.append("work")
+        return {"private": ["worked"]}
+
+    def fail(state: Inner) -> Inner:
+        ran.append("fail")
+        if ran.count("fail") == 1:
+            raise ConnectionError("line is down")
+        return {"answer": f"up after {state['private']}"}
+
+    child = StateGraph(Inner).add_sequence([work, fail]).add_edge(START, "work").compile()
+
+    def call(state: Outer) -> Outer:
+        try:
+            return {"answer": child.invoke({"private": []})["answer"]}
+        except ConnectionError as error:
+            return {"answer": str(error)}
+
+    graph = around(call, ran, build)
+    assert runner.invoke(graph, {"log": []}, config, durability=durability)["log"] == [
+        "before",
+        "line is down",
+    ]
+    (call_of_it,) = [s for s in runner.history(graph, config) if s.next == ("child",)]
+    (stopped,) = [s for s in runner.history(graph, call_of_it.tasks[0].state) if s.next == ("fail",)]
+    ran[:] = ["fail"]
+    shown = runner.invoke(graph, None, stopped.config, durability=durability)
+    assert shown["log"] == ["before", "up after ['worked']"]
+    assert ran.since() == ["fail", "fail", "after"]
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+def test_going_back_whatever_the_durability(
+    runner: Runner, build: Build, config: RunnableConfig, inner: Any, ran: Ran, shape: Any, durability: str
+) -> None:
+    graph = around(shape(inner), ran, build)
+    runner.invoke(graph, {"log": []}, config, durability=durability)
+    state = inside(runner, graph, config)
+    runner.invoke(graph, Command(resume="first"), config, durability=durability)
+    ran.clear()
+    (asking,) = [s for s in runner.history(graph, at_head(state.config)) if s.next == ("ask",)]
+    (ended,) = [s for s in runner.history(graph, at_head(state.config)) if s.next == ()]
+    shown = runner.invoke(graph, None, ended.config, durability=durability)
+    assert (ran.since(), shown["answer"].startswith("first after")) == (["after"], True)
+    runner.invoke(graph, None, asking.config, durability=durability)
+    shown = runner.invoke(graph, Command(resume="second"), config, durability=durability)
+    assert (ran, shown["answer"].startswith("second after")) == (["ask", "close", "after"], True)
+
+
 def test_going_back_keeps_earlier_calls_of_the_same_node(
     runner: Runner, build: Build, config: RunnableConfig, ran: Ran
 ) -> None:

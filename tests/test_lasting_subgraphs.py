@@ -12,9 +12,10 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphkit import START, Command, Send, StateGraph, interrupt
-from graphkit.errors import ConcurrentUpdateError
+from graphkit.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit.types import RunnableConfig
-from tests.conftest import Build, Runner, Saver
+from graphkit_checkpoint.records import Commit
+from tests.conftest import Build, Reopen, Runner, Saver, in_a_row
 
 
 class Notes(TypedDict, total=False):
@@ -63,6 +64,43 @@ def test_a_graph_compiled_without_it_begins_anew(
     graph = build({"call": calling(notebook(checkpointer=None), "")}, state=Outer)
     runner.invoke(graph, {"word": "a"}, config)
     assert runner.invoke(graph, {"word": "b"}, config)["seen"] == [["a"], ["b"]]
+
+
+def test_a_graph_compiled_with_false_stores_nothing(
+    runner: Runner, build: Build, saver: Saver, config: RunnableConfig
+) -> None:
+    graph = build(
+        {"child": notebook(checkpointer=False), "call": calling(notebook(checkpointer=False), "!")},
+        state=Outer,
+    )
+    result = runner.invoke(graph, {"word": "a"}, config)
+    assert result["seen"] == [["a!"]]
+    assert {found.config["configurable"]["checkpoint_ns"] for found in saver.list(config)} == {""}
+    for name in ("child", "call"):
+        inside = runner.get_state(graph, {"configurable": {**config["configurable"], "checkpoint_ns": name}})
+        assert inside.values == {}
+
+
+def test_a_graph_compiled_with_false_that_asks_begins_anew(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    """What it had done before it asked is not kept; its answer is."""
+    began: list[str] = []
+
+    def begin(state: Notes) -> Notes:
+        began.append(state["word"])
+        return {"notes": ["begun"]}
+
+    def ask(state: Notes) -> Notes:
+        return {"notes": [interrupt("sure?")]}
+
+    builder = (
+        StateGraph(Notes).add_node(begin).add_node(ask).add_edge(START, "begin").add_edge("begin", "ask")
+    )
+    graph = build({"call": calling(builder.compile(checkpointer=False), "!")}, state=Outer)
+    assert len(runner.invoke(graph, {"word": "a"}, config)["__interrupt__"]) == 1
+    assert runner.invoke(graph, Command(resume="yes"), config)["seen"] == [["begun", "yes"]]
+    assert began == ["a!", "a!"]
 
 
 def test_each_call_of_it_in_a_task_has_a_state_of_its_own(
@@ -189,25 +227,71 @@ def test_a_new_saver_object_finds_the_state(
     assert runner.invoke(graph, {"word": "b"}, config)["seen"] == [["a"], ["a", "b"]]
 
 
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("shape", ["node", "function"])
 def test_a_branch_goes_on_with_the_state_that_it_had_there(
-    runner: Runner, build: Build, config: RunnableConfig, shape: str
+    runner: Runner, build: Build, config: RunnableConfig, shape: str, durability: str
 ) -> None:
     node = notebook() if shape == "node" else calling(notebook(), "")
     graph = build({"child": node}, state=Outer)
     for word in "abc":
-        runner.invoke(graph, {"word": word}, config)
+        runner.invoke(graph, {"word": word}, config, durability=durability)
     before_b = next(
         state
         for state in runner.history(graph, config)
         if state.next == ("child",) and state.values["word"] == "b"
     )
     inside = before_b.tasks[0].state
-    runner.invoke(graph, None, before_b.config)
+    runner.invoke(graph, None, before_b.config, durability=durability)
     assert runner.get_state(graph, inside).values["notes"] == ["a", "b"]
-    runner.invoke(graph, {"word": "d"}, config)
+    runner.invoke(graph, {"word": "d"}, config, durability=durability)
     assert runner.get_state(graph, inside).values["notes"] == ["a", "b", "d"]
-    first = runner.history(graph, config)[-2]
-    assert first.next == ("child",)
-    runner.invoke(graph, None, first.config)
+    first = [state for state in runner.history(graph, config) if state.next == ("child",)][-1]
+    runner.invoke(graph, None, first.config, durability=durability)
     assert runner.get_state(graph, inside).values["notes"] == ["a"]
+
+
+@pytest.mark.parametrize("shape", ["node", "function"])
+def test_a_new_turn_at_an_older_checkpoint_knows_what_it_knew_there(
+    runner: Runner, build: Build, config: RunnableConfig, shape: str
+) -> None:
+    """A run that writes only at its end has not stored the checkpoint from which the graph inside is called."""
+    node = notebook() if shape == "node" else calling(notebook(), "")
+    graph = build({"child": node, "last": lambda state: None}, in_a_row("child", "last"), state=Outer)
+    ends = []
+    for word in "abc":
+        runner.invoke(graph, {"word": word}, config, durability="exit")
+        ends.append(runner.get_state(graph, config).config)
+    runner.invoke(graph, {"word": "d"}, ends[0], durability="exit")
+    inside: Any = next(s for s in runner.history(graph, config) if s.next == ("child",)).tasks[0].state
+    assert runner.get_state(graph, inside).values["notes"] == ["a", "d"]
+
+
+def test_what_a_run_left_behind_that_never_wrote_is_nobodys(
+    runner: Runner,
+    build: Build,
+    config: RunnableConfig,
+    saver: Saver,
+    reopen: Reopen,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It breaks off after the graph inside has stored its state, and before the one around it has."""
+    graph = build({"child": calling(notebook(), "")}, state=Outer)
+    runner.invoke(graph, {"word": "a"}, config, durability="exit")
+    encode = type(saver).encode
+
+    def breaks_off(self: Any, commit: Commit) -> Any:
+        if commit.release:
+            raise StorageUnavailableError("the storage is gone")
+        return encode(self, commit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(saver), "encode", breaks_off)
+        with pytest.raises(StorageUnavailableError):
+            runner.invoke(graph, {"word": "b"}, config, durability="exit")
+    (inside,) = [
+        s for s in saver.history("t", saver.namespaces("t", "child")[0]) if s.values["notes"] == ["a", "b"]
+    ]
+    assert inside.checkpoint.control["next"] == []
+    graph = build({"child": calling(notebook(), "")}, state=Outer, saver=reopen(saver))
+    assert runner.invoke(graph, {"word": "b"}, config)["seen"] == [["a"], ["a", "b"]]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphkit import START, Command, MessagesState, RunResult, Send
+from graphkit import START, Command, MessagesState, RunResult, Send, interrupt
 from graphkit.constants import TAG_NOSTREAM
+from graphkit.errors import InvalidUpdateError
+from graphkit.graph.message import push_message
 from graphkit.runtime import Runtime, get_runtime
 from graphkit.types import RunnableConfig
 from tests.conftest import Build, Runner, graph_of, in_a_row
@@ -52,6 +54,16 @@ def contents(chunks: list[Any]) -> list[str]:
 def test_a_message_is_shown_token_by_token_and_not_again_when_it_is_complete(runner: Runner) -> None:
     chunks = runner.stream(talk(speaks("Hel", "lo")), QUESTION, stream_mode="messages")
     assert contents(chunks) == ["Hel", "lo"]
+
+
+def test_what_the_graph_is_given_is_not_shown_by_a_branch_that_leads_in(runner: Runner) -> None:
+    def lead(state: Any, runtime: Runtime[Any]) -> str:
+        runtime.message_writer(message("where to?", "b1"))
+        return "n0"
+
+    graph = graph_of({"n0": speaks("Hello")}, [(START, lead)], state=MessagesState)
+    given = {"messages": [message("hi", None, "user")]}
+    assert contents(runner.stream(graph, given, stream_mode="messages")) == ["where to?", "Hello"]
 
 
 def test_a_complete_message_is_shown_when_its_node_returns_it(runner: Runner) -> None:
@@ -195,3 +207,47 @@ def test_messages_beside_other_modes(runner: Runner, version: str) -> None:
     chunks = runner.stream(talk(speaks("Hi")), QUESTION, stream_mode=modes, version=version)
     shown = [chunk["type"] if version == "v2" else chunk[0] for chunk in chunks]
     assert shown == ["messages", "updates"]
+
+
+def test_a_message_is_pushed_to_the_stream_and_into_the_state(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    def speak(state: Any) -> Any:
+        pushed = push_message(message("working", "p"))
+        return {"messages": [message(f"{pushed['content']}: done", "d")]}
+
+    graph = build({"speak": speak}, state=MessagesState)
+    chunks = runner.stream(graph, QUESTION, config, stream_mode="messages")
+    assert contents(chunks) == ["working", "working: done"]
+    state = runner.get_state(graph, config)
+    assert [each["id"] for each in state.values["messages"]] == ["h1", "p", "d"]
+
+
+def test_a_pushed_message_of_a_node_that_runs_again_is_there_once(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    def speak(state: Any) -> Any:
+        push_message(message("may I?", "p"))
+        return {"messages": [message(interrupt("?"), "d")]}
+
+    graph = build({"speak": speak}, state=MessagesState)
+    runner.invoke(graph, QUESTION, config)
+    messages = runner.invoke(graph, Command(resume="yes"), config)["messages"]
+    assert [each["content"] for each in messages] == ["hi", "may I?", "yes"]
+
+
+def test_a_message_that_is_only_shown(runner: Runner) -> None:
+    def speak(state: Any) -> Any:
+        push_message(message("thinking", "t"), state_key=None)
+
+    assert contents(runner.stream(talk(speak), QUESTION, stream_mode="messages")) == ["thinking"]
+    assert runner.invoke(talk(speak), QUESTION) == QUESTION
+
+
+def test_what_cannot_be_pushed(runner: Runner) -> None:
+    with pytest.raises(ValueError, match="needs a message with an id"):
+        runner.invoke(talk(lambda state: push_message(message("nobody's"))), QUESTION)
+    with pytest.raises(InvalidUpdateError, match="'notes'"):
+        runner.invoke(talk(lambda state: push_message(message("m", "m"), state_key="notes")), QUESTION)
+    with pytest.raises(RuntimeError, match="push_message"):
+        push_message(message("m", "m"))

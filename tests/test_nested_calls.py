@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphkit import START, Command, Send, StateGraph, interrupt
+from graphkit.errors import InterruptMismatchError
 from graphkit.types import RetryPolicy, RunnableConfig
 from tests.conftest import Build, Runner, Saver, says
 
@@ -137,6 +138,24 @@ def test_a_caller_whose_input_is_new_every_time_finds_its_child(
     began_with = 0 if keeps is None else 1
     assert runner.invoke(graph, Command(resume="yes"), config)["log"] == [began_with, "yes"]
     assert len(ran) == (1 if keeps is None else 2)
+
+
+def test_an_answer_to_a_call_that_is_not_made_again_is_not_lost_in_silence(
+    runner: Runner, build: Build, config: RunnableConfig, keeps: Any
+) -> None:
+    """Beside another one, a call whose input is new every time is another call."""
+    child, rounds = asking(checkpointer=keeps), count()
+
+    async def call_both(state: Any) -> Any:
+        number = next(rounds)
+        calls = [child.ainvoke({"word": f"{word}{number}"}) for word in "ab"]
+        return {"log": await asyncio.gather(*calls)}
+
+    graph = build({"call_both": call_both})
+    second = next(q for q in runner.run(graph, {"log": []}, config).interrupts if q.value == "about b0")
+    with pytest.raises(InterruptMismatchError, match=r"about b0.*another input"):
+        runner.invoke(graph, Command(resume={second.id: "yes"}), config)
+    assert second not in runner.run(graph, None, config).interrupts
 
 
 def test_equal_calls_are_told_apart_by_their_order(

@@ -9,6 +9,7 @@ import pytest
 
 from graphkit import START, Command, Send, StateGraph, interrupt
 from graphkit.channels import UntrackedValue
+from graphkit.errors import InvalidUpdateError, ParentCommand
 from graphkit.types import RunnableConfig, StateSnapshot
 from tests.conftest import Build, Runner, Saver, graph_of, says
 
@@ -123,3 +124,48 @@ def test_after_an_answer_it_leaves_the_graph_that_asked(
     runner.invoke(around(inner(command), build), {"log": []}, config)
     graph = around(inner(command), build, saver=reopen(saver))
     assert runner.invoke(graph, Command(resume="there"), config)["log"] == ["there", "target"]
+
+
+CHOOSES: Any = [(START, "child"), ("child", lambda state: "then", ["then"])]
+
+
+@pytest.mark.parametrize("targets", [(), ("target",)], ids=["no goto", "goto"])
+def test_the_edges_of_the_commanded_node_are_followed_too(
+    runner: Runner, build: Build, config: RunnableConfig, targets: Any
+) -> None:
+    """As they are if the node itself returns a command."""
+    up: Any = Command(graph=Command.PARENT, update={"log": ["up"]}, goto=targets)
+    nodes = {"child": inner(lambda state: up), "then": says("then"), "target": says("target")}
+    graph = build(nodes, CHOOSES, node_options=LEADS)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == ["up", *targets, "then"]
+
+
+def test_raising_one_is_returning_its_command(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    def raises(state: Any) -> Any:
+        raise ParentCommand(UP)
+
+    graph = around(inner(raises), build)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == ["up", "target"]
+
+
+def test_a_function_that_calls_a_graph_may_catch_its_command(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    child = inner(lambda state: UP)
+
+    def call(state: Any) -> Any:
+        try:
+            return child.invoke({})
+        except ParentCommand as caught:
+            return {"log": [("caught", caught.command.goto)]}
+
+    graph = around(call, build)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == [("caught", "target")]
+
+
+def test_nobody_is_around_the_outermost_graph(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    def raises(state: Any) -> Any:
+        raise ParentCommand(UP)
+
+    with pytest.raises(InvalidUpdateError, match="no graph is around it"):
+        runner.invoke(around(raises, build), {"log": []}, config)

@@ -138,6 +138,21 @@ def test_stale_errors(runner: Runner, build: Build, config: RunnableConfig) -> N
     assert not any(task.error for state in runner.history(graph, config) for task in state.tasks)
 
 
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("last", [says("end"), asks("end?")], ids=["ends", "asks"])
+def test_stale_errors_in_history(
+    runner: Runner, build: Build, config: RunnableConfig, durability: str, last: Any
+) -> None:
+    """An error that was recorded by an earlier run is in no history after its task has succeeded."""
+    line = Line()
+    graph = build({"fail": line.node, "last": last}, in_a_row("fail", "last"))
+    with pytest.raises(ConnectionError):
+        runner.invoke(graph, EMPTY, config, durability=durability)
+    line.repaired = True
+    runner.invoke(graph, None, config, durability=durability)
+    assert not any(task.error for state in runner.history(graph, config) for task in state.tasks)
+
+
 def test_resume_after_an_error(
     runner: Runner, build: Build, config: RunnableConfig, saver: Saver, reopen: Reopen
 ) -> None:

@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphkit import START, StateGraph, interrupt
+from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.config import get_config, get_store, get_stream_writer
 from graphkit.managed import IsLastStep, RemainingSteps
 from graphkit.runtime import Runtime, get_runtime
-from graphkit.types import RunnableConfig
+from graphkit.types import Checkpointer, RunnableConfig
 
 
 @dataclasses.dataclass
@@ -93,3 +94,22 @@ def test_debug_prints_what_happens(runner: Any, capsys: pytest.CaptureFixture[st
         "[demo] step 1: node starts with {'log': ['in'], 'left': 100, 'last': False}",
         "[demo] step 1: node wrote {'log': ['done']}",
     ]
+
+
+def test_one_runtime_is_merged_into_another(runner: Any) -> None:
+    merged: list[Runtime[Any]] = []
+
+    def node(state: Any, runtime: Runtime[Any]) -> None:
+        merged.append(runtime.merge(Runtime(context="other", attempt=7)))
+        merged.append(Runtime(context="mine", store="store").merge(runtime))
+
+    runner.invoke(alone(node).compile(), {"log": []}, context="given")
+    first, second = merged
+    assert (first.context, first.attempt, first.node) == ("other", 7, "node")
+    assert (second.context, second.store, second.node) == ("given", "store", "node")
+
+
+def test_what_a_graph_takes_as_a_checkpointer_has_a_type() -> None:
+    assert isinstance(InMemorySaver(), Checkpointer)
+    assert isinstance(True, Checkpointer)
+    assert not isinstance("saver", Checkpointer)

@@ -2,15 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
 
-from graphkit import START, Command, Send
+from graphkit import END, START, Command, Send
+from graphkit.cache.base import FullKey
+from graphkit.cache.memory import InMemoryCache
 from graphkit.config import get_stream_writer
+from graphkit.errors import GraphRecursionError
+from graphkit.func import task
 from graphkit.runtime import Runtime
-from graphkit.types import RunnableConfig, StreamWriter
+from graphkit.types import CachePolicy, RunnableConfig, StreamWriter
 from tests.conftest import EMPTY, Build, Runner, State, asks, graph_of, in_a_row, says
 
 Node = Callable[[Any], Any]
@@ -97,7 +104,7 @@ def collect_until_error(runner: Runner, graph: Any, mode: Any) -> tuple[list[Any
                 keep(chunk)
         else:
             asyncio.run(through())
-    except ValueError as error:
+    except (ValueError, GraphRecursionError) as error:
         return chunks, error
     return chunks, None
 
@@ -119,6 +126,53 @@ def test_what_was_done_before_an_error_has_been_shown(runner: Runner) -> None:
     chunks, error = collect_until_error(runner, graph, ["updates", "values"])
     assert "broken" in str(error)
     assert chunks == [("values", log("in")), ("updates", {"a": log("a")}), ("values", log("in", "a"))]
+
+
+@pytest.mark.parametrize("mode", ["tasks", "updates"])
+def test_what_was_done_before_the_recursion_limit_has_been_shown(runner: Runner, mode: str) -> None:
+    graph = chain(graph_of).with_config({"recursion_limit": 1})
+    chunks, error = collect_until_error(runner, graph, [mode, "values"])
+    assert isinstance(error, GraphRecursionError)
+    assert [kind for kind, _ in chunks] == ["values", *[mode] * (2 if mode == "tasks" else 1), "values"]
+    assert chunks[-1] == ("values", log("in", "a"))
+
+
+def test_what_was_done_before_a_cached_node_is_shown_before_its_result_is_looked_up() -> None:
+    seen: list[Any] = []
+    found: list[Any] = []
+
+    class Watched(InMemoryCache[Any]):
+        def get(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
+            found.append(list(seen))
+            return super().get(keys)
+
+    cached = {"b": {"cache_policy": CachePolicy()}}
+    graph = chain(graph_of, node_options=cached, cache=Watched())
+    for _ in range(2):
+        seen.clear()
+        for mode, chunk in graph.stream(log("in"), stream_mode=["tasks", "values"]):
+            seen.append(chunk["name"] if mode == "tasks" else chunk["log"])
+        assert seen == [["in"], "a", "a", ["in", "a"], "b", "b", ["in", "a", "b"]]
+        assert found.pop() == [["in"], "a", "a", ["in", "a"]]
+
+
+def test_a_consumer_that_stops_when_a_task_starts_keeps_it_from_running(runner: Runner) -> None:
+    ran: list[str] = []
+    graph = graph_of({"a": says("a"), "b": lambda state: ran.append("b")}, in_a_row("a", "b"))
+
+    async def until_it_starts() -> list[str]:
+        names = []
+        async for chunk in graph.astream(log("in"), stream_mode="tasks"):
+            names.append(chunk["name"])
+            if names[-1] == "b":
+                break
+        return names
+
+    if runner.colour == "sync":
+        names = [chunk["name"] for chunk in islice(graph.stream(log("in"), stream_mode="tasks"), 3)]
+    else:
+        names = asyncio.run(until_it_starts())
+    assert (names, ran) == (["a", "a", "b"], [])
 
 
 def test_checkpoints_shows_every_checkpoint_as_it_is_in_history(
@@ -286,6 +340,77 @@ def test_an_event_reaches_a_consumer_while_its_node_still_runs() -> None:
         return seen
 
     assert asyncio.run(through()) == ["custom", "updates"]
+
+
+def test_a_coroutine_that_never_waits_is_shown_in_order(runner: Runner) -> None:
+    async def node(state: State) -> State:
+        writer = get_stream_writer()
+        for number in range(3):
+            writer(number)
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(writer, "from a thread"))
+        thread.start()
+        thread.join()
+        return {"log": ["done"]}
+
+    chunks = runner.stream(graph_of({"node": node}), EMPTY, stream_mode=["updates", "custom", "values"])
+    assert chunks == [
+        ("values", {"log": []}),
+        *(("custom", chunk) for chunk in (0, 1, 2, "from a thread")),
+        ("updates", {"node": log("done")}),
+        ("values", log("done")),
+    ]
+
+
+def test_what_a_coroutine_that_never_waits_has_called_is_shown_while_it_runs() -> None:
+    async def through() -> list[Any]:
+        heard = asyncio.Event()
+
+        @task
+        async def called() -> None:
+            get_stream_writer()("listening?")
+            async with asyncio.timeout(20):
+                await heard.wait()
+            get_stream_writer()("heard")
+
+        async def node(state: State) -> State:
+            called()
+            return {"log": ["called"]}
+
+        seen = []
+        async for _, chunk in graph_of({"node": node}).astream(EMPTY, stream_mode=["custom", "updates"]):
+            seen.append(chunk)
+            if chunk == "listening?":
+                heard.set()
+        return seen
+
+    updates = [{"called": None}, {"node": log("called")}]
+    assert asyncio.run(through()) == ["listening?", "heard", *updates]
+
+
+def test_an_edge_function_may_give_something_to_wait_for_while_its_node_is_shown() -> None:
+    async def through() -> list[Any]:
+        heard = asyncio.Event()
+
+        async def node(state: State) -> State:
+            get_stream_writer()("listening?")
+            return {"log": ["done"]}
+
+        async def choose() -> str:
+            async with asyncio.timeout(20):
+                await heard.wait()
+            return END
+
+        edges = [(START, "node"), ("node", lambda state: choose())]
+        seen = []
+        async for _, chunk in graph_of({"node": node}, edges).astream(
+            EMPTY, stream_mode=["custom", "updates"]
+        ):
+            seen.append(chunk)
+            if chunk == "listening?":
+                heard.set()
+        return seen
+
+    assert asyncio.run(through()) == ["listening?", {"node": log("done")}]
 
 
 def test_a_writer_outside_of_a_run_is_an_error() -> None:

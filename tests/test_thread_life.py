@@ -19,7 +19,6 @@ from graphkit.errors import (
     InvalidThreadIdError,
     LeaseLostError,
     NoPendingInterruptError,
-    UnknownInterruptError,
 )
 from graphkit.types import Command, RunnableConfig
 from graphkit_checkpoint.ownership import forget_token, new_token
@@ -167,7 +166,7 @@ def test_an_answer_that_was_pruned_is_not_known_any_more(
     (question,) = runner.invoke(graph, EMPTY, config)["__interrupt__"]
     runner.invoke(graph, Command(resume="first"), config)
     call(runner, saver, "prune", "t", keep_last=1)
-    with pytest.raises(UnknownInterruptError):
+    with pytest.raises(NoPendingInterruptError):
         runner.invoke(graph, Command(resume={question.id: "first"}), config)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
@@ -286,15 +286,22 @@ class BaseCheckpointSaver(SaverInterface, ABC):
             rows = tables.pending_of(thread_id, "", kind, key)
             return [self.layout.open_pending(thread_id, "", row) for row in rows]
 
-    def find_on_way(self, thread_id: str, namespace: str, at: str) -> str | None:
+    def find_on_way(
+        self, thread_id: str, namespace: str, at: str | None, behind: Collection[str] | None = None
+    ) -> str | None:
         """The newest checkpoint of a nested graph's `namespace` that the thread has behind it at checkpoint `at` of
         the root. What ran beside a checkpoint is not behind a fork of that one. The newest of all if `at` is not
-        stored."""
+        stored.
+
+        A run that has not written its checkpoints yet began `at` a stored one, and names those that are `behind` it:
+        its own, and `at` itself if that is.
+        """
         with self.reading() as tables:
             reader = Reader(tables, self.layout, thread_id, namespace)
             way = Reader(tables, self.layout, thread_id, "")
-            behind, current = {at}, tables.checkpoint(thread_id, "", at)
-            known, before = current is not None, None
+            current = tables.checkpoint(thread_id, "", at) if at is not None else None
+            passed = {at} if behind is None else set(behind)
+            known, before = current is not None or behind is not None, None
             while rows := tables.recent(thread_id, namespace, before, PAGE):
                 before = rows[-1].id
                 for row in rows:
@@ -302,9 +309,9 @@ class BaseCheckpointSaver(SaverInterface, ABC):
                     while current is not None and around is not None and current.id > around:
                         parent = current.parent_id
                         if parent is not None and way.body(current).source != "fork":
-                            behind.add(parent)
+                            passed.add(parent)
                         current = tables.checkpoint(thread_id, "", parent) if parent is not None else None
-                    if not known or around in behind:
+                    if not known or around in passed:
                         return row.id
             return None
 

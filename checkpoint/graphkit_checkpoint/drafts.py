@@ -18,6 +18,8 @@ Sizes: TypeAlias = dict[str, int]
 _plain = Packer(buf_size=4096)
 """Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
 
+_NONE: Final[Mapping[str, Any]] = {}
+
 _APPLIED: Final = object()
 """Stands for what the next checkpoint has of a write from outside."""
 
@@ -56,19 +58,24 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
     values = [record.value for record in commit.pending]
     checkpoints = []
     extends = False
-    for point, following in zip(commit.checkpoints, (*commit.checkpoints, None)[1:], strict=True):
+    for number, point in enumerate(commit.checkpoints, 1):
         changed: Mapping[str, Any] = point.changed
         tails: list[str] = []
+        announced: Mapping[str, int | None] = _NONE
         if point.extended:
             changed, tails = _shortened(point, sizes)
             extends = extends or bool(tails)
+            announced = {
+                channel: added if isinstance(added, int) else None
+                for channel, added in point.extended.items()
+            }
         sizes = resized(sizes, point.changed, point.cleared)
         values += (point.metadata, point.work, *changed.values())
-        given = None if point.given is None else [_given(write, following, values) for write in point.given]
+        given = None
+        if point.given is not None:
+            following = commit.checkpoints[number] if number < len(commit.checkpoints) else None
+            given = [_given(write, following, values) for write in point.given]
         account = (point.id, point.parent_id, point.step, point.source, point.created_at, point.control)
-        announced = {
-            channel: added if isinstance(added, int) else None for channel, added in point.extended.items()
-        }
         checkpoints.append((*account, list(changed), list(point.cleared), given, announced, tails))
     packed = _plain.pack((commit.at, pending, commit.forget, checkpoints))
     return Draft(packed, pack(values), extends), sizes

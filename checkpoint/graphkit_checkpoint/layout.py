@@ -8,8 +8,8 @@ A list or dict is kept as a *log* of its items. A superstep that adds to it writ
 items, and a version is a log and a length, so every checkpoint of the history, and every branch, reads from
 the same rows. About `FOLD` small rows at the end of a log are folded into one; a length cuts that as well.
 A branch that goes on from the middle of a log begins one of its own that builds on the first. So the bytes
-written, the rows read and the space taken are all linear in what changed. A single value that is small has no row:
-it is in the checkpoint's own, and again in the next base.
+written, the rows read and the space taken are all linear in what changed. A value that is small has no row: it is in
+the checkpoint's own, and again in the next base. A list or dict becomes a log when it has outgrown that.
 
 Every body is msgpack with a checksum that covers the row's key as well, so a row that was damaged or moved
 is noticed; with a cipher it is encrypted, bound to the same key.
@@ -42,7 +42,7 @@ PLAIN, LIST, MAP, SEGMENT = 0, 1, 2, 4
 
 SMALLEST_BASE: Final = 8
 SMALL: Final = 64
-"""The most bytes of a single value that is kept in its checkpoint's row."""
+"""The most bytes of a value that is kept in its checkpoint's row."""
 FOLD: Final = 64
 LOOSE_BYTES: Final = 16 * 1024
 """Rows larger than this stay as they are: what folding saves is the cost of many small rows."""
@@ -55,8 +55,9 @@ MAX_VALUE_BYTES: Final = 64 * 1024 * 1024
 _BODY_TYPES: Final[tuple[Any, ...]] = (
     int, (int, float), str, (bytes, NoneType), dict, (bytes, NoneType), dict, list, (list, NoneType), (dict, NoneType),
 )  # fmt: skip
-_GIVEN_TYPES: Final = ((str, bytes), (str, str, str, int, int))
-_VERSION_TYPES: Final = ((str, int), (str, int, bytes))
+_CHANGED_TYPES: Final = frozenset({int, bytes, NoneType})
+_GIVEN_TYPES: Final = frozenset({(str, bytes), (str, str, str, int, int)})
+_VERSION_TYPES: Final = frozenset({(str, int), (str, int, bytes)})
 
 _plain = Packer(buf_size=4096)
 """Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
@@ -173,11 +174,12 @@ class Layout:
             )
         return body
 
-    def cover(self, body: bytes, *key: str | int | None) -> tuple[bytes, int]:
-        """A body as it is stored, and its checksum."""
+    def cover(self, body: bytes, key: tuple[str | int | None, ...]) -> tuple[bytes, int]:
+        """A body as it is stored, and its checksum (`seal`)."""
+        context = repr(key).encode()
         if self.cipher is not None:
-            body = self.cipher.encrypt(body, repr(key).encode())
-        return body, seal(body, *key)
+            body = self.cipher.encrypt(body, context)
+        return body, crc32(context, crc32(body))
 
     def uncover(
         self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Sequence[str | int | None]
@@ -209,7 +211,7 @@ class Layout:
     def cover_checkpoint(
         self, thread_id: str, namespace: str, key: tuple[str, str | None, str, int], body: CheckpointBody
     ) -> CheckpointRow:
-        return CheckpointRow(*key, *self.cover(_plain.pack(tuple(body)), thread_id, namespace, *key))
+        return CheckpointRow(*key, *self.cover(_plain.pack(body), (thread_id, namespace, *key)))
 
     def open_checkpoint(self, thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
         key = (thread_id, namespace, *row[:4])
@@ -227,7 +229,7 @@ class Layout:
         self, thread_id: str, namespace: str, key: tuple[str, str, int, int, int, str | None], body: bytes
     ) -> ValueRow:
         """`key`: channel, log, start, length, kind, previous."""
-        return ValueRow(*key, *self.cover(body, thread_id, namespace, *key))
+        return ValueRow(*key, *self.cover(body, (thread_id, namespace, *key)))
 
     def open_value(self, thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow) -> bytes:
         """The packed value or items."""
@@ -244,7 +246,7 @@ class Layout:
         self, thread_id: str, namespace: str, key: tuple[str, str, str, str], body: bytes
     ) -> PendingRow:
         """`key`: checkpoint id, task id, kind, key."""
-        return PendingRow(*key, *self.cover(body, thread_id, namespace, *key))
+        return PendingRow(*key, *self.cover(body, (thread_id, namespace, *key)))
 
     def uncover_pending(self, thread_id: str, namespace: str, row: PendingRow) -> bytes:
         key = (thread_id, namespace, *row[:4])
@@ -260,9 +262,9 @@ def _is_whole(body: CheckpointBody) -> bool:
     """Whether its parts have the types that readers rely on; checksums can be made by anybody."""
     return (
         all(map(isinstance, body, _BODY_TYPES))
-        and all(isinstance(entry, (int, bytes, NoneType)) for entry in body.changed.values())
-        and all(_types_of(entry) in _GIVEN_TYPES for entry in body.given or ())
-        and all(_types_of(version) in _VERSION_TYPES for version in (body.versions or {}).values())
+        and _CHANGED_TYPES.issuperset(map(type, body.changed.values()))
+        and (not body.given or _GIVEN_TYPES.issuperset(map(_types_of, body.given)))
+        and (not body.versions or _VERSION_TYPES.issuperset(map(_types_of, body.versions.values())))
     )
 
 

@@ -97,7 +97,7 @@ class LiveSaver(InMemorySaver):
             return super().encode(commit)
 
     def write(self, rows: Rows) -> None:
-        if isinstance(rows, LaidAside):
+        if type(rows) is LaidAside:
             with self._lock:
                 self.check_open()
                 if self._tables.take(rows):
@@ -143,27 +143,33 @@ class _LiveTables(MemoryTables):
             if first is None or commit.tip.base:
                 return None
             stand = Stand(Head(Tip(), first), first.parent_id, {})
-        goes_on = first is None or first.parent_id == stand.at
-        return stand if goes_on and self._has(commit.thread_id, commit.namespace, stand.head) else None
+        if first is not None and first.parent_id != stand.at:
+            return None
+        found = self.head(commit.thread_id, commit.namespace)
+        if found is not stand.head and not (
+            found is None and self._may_begin(commit.thread_id, commit.namespace, stand.head)
+        ):
+            return None
+        return stand
 
-    def _has(self, thread_id: str, namespace: str, head: Head) -> bool:
-        """Whether this is the head, or may become it."""
-        found = self.head(thread_id, namespace)
-        if found is None and head.settled is None and not head.laid_aside:
-            return not self._stored(thread_id, namespace).checkpoints
-        return found is head
+    def _may_begin(self, thread_id: str, namespace: str, head: Head) -> bool:
+        """Whether this may become the head of a namespace that has none."""
+        begins = head.settled is None and not head.laid_aside
+        return begins and not self._stored(thread_id, namespace).checkpoints
 
     def take(self, rows: LaidAside) -> bool:
         """Lay a commit aside; False if its head is one no more. Raises as `admit` does."""
         head, place = rows.continues, (rows.thread_id, rows.namespace)
-        if not self._has(*place, head):
+        found = self.head(*place)
+        if found is not head and not (found is None and self._may_begin(*place, head)):
             return False
         thread = self.admit(rows)
         head.advance(rows.commit, rows.sizes)
         head.laid_aside.append(rows.draft)
         self.namespace(rows).head = head.checkpoint.id
         self.count(thread)
-        self.set_head(*place, head)
+        if found is None:
+            self.set_head(*place, head)
         self.unsettled[place] = head
         return True
 
@@ -197,6 +203,8 @@ class _LiveTables(MemoryTables):
     # What changes a namespace from outside ends its head
 
     def admit(self, rows: Rows) -> Any:
+        if not rows.claims:
+            return super().admit(rows)
         before = self.threads.get(rows.thread_id)
         thread = super().admit(rows)
         if before is not None and thread is not before:  # its time had run out

@@ -74,8 +74,9 @@ class InMemorySaver(BaseCheckpointSaver):
     writing = reading  # nothing here can fail halfway: what may raise comes before the first change
 
     def write(self, rows: Rows) -> None:
-        with self.writing() as tables:
-            tables.apply(rows)
+        with self._lock:
+            self.check_open()
+            self._tables.apply(rows)
 
     def renew(self, thread_id: str, token: str) -> None:
         """Nothing to do: only this process knows of the claim, and it knows whether the run lives."""
@@ -121,7 +122,8 @@ class MemoryTables(WriteTables):
     def count(self, thread: _Thread) -> None:
         """A commit was written."""
         thread.epoch += 1
-        thread.expiry = self._expiry(thread.ttl)
+        if thread.ttl is not None or self.saver.ttl is not None:
+            thread.expiry = self._expiry(thread.ttl)
 
     def admit(self, rows: Rows) -> _Thread:
         """The thread, claimed as `rows` says; raises if it may not write."""
@@ -136,8 +138,10 @@ class MemoryTables(WriteTables):
                 thread = self.threads[rows.thread_id] = _Thread(namespaces={"": _Namespace()})
         elif thread is None or holder is None or holder.token != rows.token:
             raise lost(rows.thread_id, rows.token, holder)
-        since = holder.since if holder and holder.token == rows.token else time.time()
-        thread.holder = None if rows.release else Holder(rows.token, since, math.inf)
+        if rows.release:
+            thread.holder = None
+        elif holder is None or holder.token != rows.token:
+            thread.holder = Holder(rows.token, time.time(), math.inf)
         return thread
 
     def _expiry(self, ttl: float | None) -> float | None:

@@ -35,6 +35,14 @@ MOST_ROWS: Final = 12
 """A commit with more rows than this is written by several statements: few are, and each size is its own text."""
 
 
+MODES: Final[dict[str, dict[str, Any]]] = {
+    "read": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+    "write": {"isolation_level": "READ COMMITTED"},
+    "statement": {"isolation_level": "AUTOCOMMIT"},
+}
+"""How a connection is set for a transaction, or for a single statement."""
+
+
 class PostgresSaver(SqlSaver):
     """Keeps threads in a PostgreSQL database (14 or newer), by psycopg 3 and a pool of connections.
 
@@ -65,11 +73,6 @@ class PostgresSaver(SqlSaver):
         self._abandoned: Connection | None = None
         self._driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         super().__init__(engine, **options)
-        self._engines = {
-            "read": engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True),
-            "write": engine.execution_options(isolation_level="READ COMMITTED"),
-            "statement": engine.execution_options(isolation_level="AUTOCOMMIT"),
-        }
         try:
             self.setup()
         except BaseException:
@@ -112,15 +115,18 @@ class PostgresSaver(SqlSaver):
         if self._kept is not None and time.monotonic() - self._kept_since > IDLE:
             self._give_back()  # the pool knows how to find out whether it still works
         try:
-            with self._translated():
-                if self._kept is None:
-                    self._kept = self._engines["statement"].connect()
-                    self._kept_execute = direct(self._kept)
-                if is_watched(self._kept):
-                    with self._kept.begin():
-                        written = step.run(self._kept.exec_driver_sql, rows, self)
-                else:
-                    written = step.run(self._kept_execute, rows, self)
+            self._refuse_closed()
+            if self._kept is None:
+                self._kept = self._connect("statement")
+                self._kept_execute = direct(self._kept)
+            if is_watched(self._kept):
+                with self._kept.begin():
+                    written = step.run(self._kept.exec_driver_sql, rows, self)
+            else:
+                written = step.run(self._kept_execute, rows, self)
+        except (*DRIVER_ERRORS, self._driver_error) as error:
+            self._give_back()
+            raise failure(error, self._name) from error
         except BaseException:
             self._give_back()
             raise
@@ -145,17 +151,21 @@ class PostgresSaver(SqlSaver):
 
     @contextmanager
     def transaction(self, mode: str) -> Iterator[Connection]:
-        with self._translated(), self._engines[mode].begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        if self._closed:
-            raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
+        self._refuse_closed()
         try:
-            yield
+            with self._connect(mode) as connection, connection.begin():
+                yield connection
         except (*DRIVER_ERRORS, self._driver_error) as error:
             raise failure(error, self._name) from error
+
+    def _connect(self, mode: str) -> Connection:
+        # By the connection and not by an engine of its own: SQLAlchemy would do it by listening to that one's events,
+        # and then each commit would have to find out that nobody else does (`is_watched`).
+        return self.engine.connect().execution_options(**MODES[mode])
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StorageUnavailableError(f"the saver of {self._name} is closed; open a new one")
 
     @property
     def _name(self) -> str:
@@ -166,10 +176,13 @@ AsyncPostgresSaver = PostgresSaver
 """The same saver: every saver serves sync and async callers."""
 
 
+_Kind = Literal["create", "claim", "hold"]
+
+
 class _Shape(NamedTuple):
     """What kind of commit it is: a statement is made once for each."""
 
-    kind: Literal["create", "claim", "hold"]
+    kind: _Kind
     checkpoints: int
     values: int
     pending: int
@@ -254,16 +267,21 @@ PARAMETERS: Final = (
 
 def step_of(rows: Rows) -> _Step | None:
     """The statement for a commit; None if it takes several."""
-    size = len(rows.checkpoints) + len(rows.values) + len(rows.pending)
-    if rows.folds or rows.forget or size > MOST_ROWS or (rows.namespace and rows.head is not None):
+    checkpoints, values, pending = len(rows.checkpoints), len(rows.values), len(rows.pending)
+    if (
+        rows.folds
+        or rows.forget
+        or checkpoints + values + pending > MOST_ROWS
+        or (rows.namespace and rows.head is not None)
+    ):
         return None
-    kind: Any = "hold" if not rows.claims else "create" if rows.acquire is None else "claim"
-    return _step(_Shape(kind, len(rows.checkpoints), len(rows.values), len(rows.pending)))
+    kind: _Kind = "hold" if not rows.claims else "create" if rows.acquire is None else "claim"
+    return _step(kind, checkpoints, values, pending)
 
 
 @functools.cache
-def _step(shape: _Shape) -> _Step:
-    return _Step(shape)
+def _step(kind: _Kind, checkpoints: int, values: int, pending: int) -> _Step:
+    return _Step(_Shape(kind, checkpoints, values, pending))
 
 
 def _given(admitted: Any, columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]]) -> Any:

@@ -5,6 +5,7 @@ So checkpoints read together share the items of their lists, as successive state
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ class Reader:
         self._logs: dict[tuple[str, str], _Log] = {}
         self._values: dict[tuple[str, str], Any] = {}
         self._pending: dict[str, list[PendingRow]] = {}
+        self._wanted: set[str] = set()
+        self._seen: dict[str, Tip] = {}
 
     def saved(self, row: CheckpointRow, thread: ThreadState) -> Saved:
         """The checkpoint of a row, complete. Raises `CheckpointCorruptError`."""
@@ -72,6 +75,7 @@ class Reader:
         """Read at once what all these checkpoints need: their pending records, and the rows that they build on."""
         if len(rows) > 1:
             ids = [row.id for row in rows]
+            self._wanted = set(ids)
             self._pending = {checkpoint_id: [] for checkpoint_id in ids}
             for record in self.tables.pending(self.thread_id, self.namespace, min(ids), max(ids)):
                 self._pending.setdefault(record.checkpoint_id, []).append(record)
@@ -113,6 +117,9 @@ class Reader:
     # Which versions a checkpoint sees
 
     def tip(self, row: CheckpointRow) -> Tip:
+        passed = self._seen.pop(row.id, None)
+        if passed is not None:
+            return passed
         chain: list[tuple[str, CheckpointBody]] = []
         current: CheckpointRow | None = row
         while current is not None:
@@ -131,6 +138,8 @@ class Reader:
         return self._near.get(row.parent_id or "")
 
     def _replayed(self, chain: list[tuple[str, CheckpointBody]], row: CheckpointRow) -> Tip:
+        """Where a checkpoint stands, by the changes on the way to it from its base; the way to another one that is
+        wanted is not gone again."""
         base_id, base = chain.pop()
         versions = {channel: Version(*version) for channel, version in (base.versions or {}).items()}
         tip = Tip(versions, base_id)
@@ -140,6 +149,8 @@ class Reader:
             for channel in body.cleared:
                 versions.pop(channel, None)
             tip.weight += 1 + len(body.changed) + len(body.cleared)
+            if checkpoint_id in self._wanted and checkpoint_id != row.id:
+                self._seen[checkpoint_id] = Tip(dict(versions), base_id, tip.weight)
         return tip
 
     def _version(
@@ -182,9 +193,9 @@ class Reader:
     def _scalar(self, channel: str, log: str, checkpoint_id: str) -> Any:
         key = (channel, log)
         if key not in self._values:
-            rows = self.tables.values(self.thread_id, self.namespace, channel, log, 0)
+            rows = list(self.tables.values(self.thread_id, self.namespace, channel, log, 0))
             if len(rows) != 1 or rows[0].kind != PLAIN:
-                raise self._missing(channel, log, checkpoint_id)
+                raise self.missing(channel, log, checkpoint_id)
             self._values[key] = self.layout.open_value(self.thread_id, self.namespace, checkpoint_id, rows[0])
         # Decoded for each checkpoint anew: what a caller does to one must not show in another.
         return unpack(self._values[key])
@@ -197,38 +208,31 @@ class Reader:
         return found
 
     def _read_log(self, channel: str, version: Version, checkpoint_id: str) -> _Log:
-        rows = self.tables.values(self.thread_id, self.namespace, channel, version.log, version.length)
-        beyond = bool(rows) and rows[-1].start == version.length > 0
-        if beyond:
-            rows.pop()
-        # First the checksums: what is damaged need not even be numbers.
-        opened = [self.layout.open_items(self.thread_id, self.namespace, checkpoint_id, row) for row in rows]
-        self._check_rows(channel, version, rows, checkpoint_id)
-        bodies = [body for body, _ in opened]
-        size = sum(map(len, bodies))
-        end = rows[-1].start + rows[-1].length
-        items, growth = self._before(channel, rows[0], checkpoint_id)
-        kind = rows[0].kind & (LIST | MAP)
-        width = 2 if kind == MAP else 1
-        items = items + unpack_items(
-            (width * row.length, body) for row, body in zip(rows, bodies, strict=True)
-        )
+        rows = iter(self.tables.values(self.thread_id, self.namespace, channel, version.log, version.length))
+        passage = _Passage(self, channel, version, checkpoint_id)
+        try:
+            own = unpack_items(passage.opened(rows))
+        finally:
+            deque(rows, maxlen=0)  # until then the tables can be asked nothing else
+        first = passage.checked()
+        items, growth = self._before(channel, first, checkpoint_id)
+        items = items + own if items else own
+        width = passage.width
         known = growth.digest if growth is not None else Digest((), 0, 0)
         digest = None
-        if known is not None and end == version.length:
-            sizes = tuple((len(body), crc) for body, crc in opened)
-            digest = Digest((*known.rows, *_rest(known), *sizes), 0, 0)
+        if known is not None and passage.end == version.length:
+            digest = Digest((*known.rows, *_rest(known), *passage.sizes), 0, 0)
         return _Log(
             version.length,
-            items[: width * version.length],
+            items[: width * version.length] if passage.end > version.length else items,
             Growth(
-                kind,
-                (growth.size if growth is not None else 0) + size,
+                passage.kind,
+                (growth.size if growth is not None else 0) + sum(size for size, _ in passage.sizes),
                 digest,
-                growth.first_size if growth is not None else len(bodies[0]),
+                growth.first_size if growth is not None else passage.sizes[0][0],
                 growth.forks + 1 if growth is not None else 0,
-                beyond or end > version.length,
-                _loose(rows, bodies),
+                passage.beyond or passage.end > version.length,
+                tuple(passage.loose),
             ),
         )
 
@@ -241,19 +245,7 @@ class Reader:
         growth = log.growth if log.length == first.start else log.growth._replace(digest=None)
         return log.items[: width * first.start], growth
 
-    def _check_rows(self, channel: str, version: Version, rows: list[ValueRow], checkpoint_id: str) -> None:
-        """Raise unless these rows are a log without a gap that is long enough."""
-        if not rows or (rows[0].start > 0) != (rows[0].previous is not None):
-            raise self._missing(channel, version.log, checkpoint_id)
-        end = rows[0].start
-        for row in rows:
-            if row.start != end or row.kind == PLAIN:
-                raise self._missing(channel, version.log, checkpoint_id)
-            end += row.length
-        if end < version.length:
-            raise self._missing(channel, version.log, checkpoint_id)
-
-    def _missing(self, channel: str, log: str, checkpoint_id: str) -> Exception:
+    def missing(self, channel: str, log: str, checkpoint_id: str) -> Exception:
         return corrupt(
             self.thread_id, checkpoint_id, f"part of version {log} of channel {channel!r} is missing"
         )
@@ -283,11 +275,61 @@ def _rest(digest: Digest) -> tuple[tuple[int, int], ...]:
     return ((digest.size, digest.crc),) if digest.size else ()
 
 
-def _loose(rows: list[ValueRow], bodies: list[bytes]) -> tuple[tuple[int, bytes], ...]:
-    """The small rows at the end that are not folded yet; never the row that a log begins with."""
-    loose: list[tuple[int, bytes]] = []
-    for row, body in zip(rows[:0:-1], bodies[:0:-1], strict=True):
-        if row.kind & SEGMENT or len(body) > LOOSE_BYTES:
-            break
-        loose.append((row.start, body))
-    return tuple(reversed(loose))
+class _Passage:
+    """The rows of one log on their way by: each is checked, and decoded before many more are fetched, since what was
+    just fetched is still in the processor's cache and what was decoded makes room for what comes.
+
+    What is known of them afterwards: `kind`, where they `end`, the `sizes` and CRC-32s of their items, the `loose` rows
+    at the end that are not folded yet (never the one that the log begins with), and whether the log goes on `beyond`
+    the version.
+    """
+
+    def __init__(self, reader: Reader, channel: str, version: Version, checkpoint_id: str) -> None:
+        self.reader = reader
+        self.place = (channel, version.log, checkpoint_id)
+        self.wanted = version.length
+        self.first: ValueRow | None = None
+        self.kind = self.width = self.end = 0
+        self.sizes: list[tuple[int, int]] = []
+        self.loose: list[tuple[int, bytes]] = []
+        self.beyond = False
+
+    def opened(self, rows: Iterator[ValueRow]) -> Iterator[tuple[int, bytes]]:
+        """How many items each row has, and their bytes. Raises `CheckpointCorruptError` for a gap."""
+        reader, checkpoint_id = self.reader, self.place[2]
+        thread_id, namespace, open_items = reader.thread_id, reader.namespace, reader.layout.open_items
+        for row in rows:
+            start, count, kind = row.start, row.length, row.kind
+            if start == self.wanted > 0:
+                self.beyond = True
+                continue  # it is the last
+            # First the checksum: what is damaged need not even be numbers.
+            body, crc = open_items(thread_id, namespace, checkpoint_id, row)
+            if self.first is None:
+                self._begin(row)
+            elif kind & SEGMENT or len(body) > LOOSE_BYTES:
+                self.loose.clear()
+            else:
+                self.loose.append((start, body))
+            if start != self.end or kind == PLAIN:
+                raise self._missing()
+            self.end = start + count
+            self.sizes.append((len(body), crc))
+            yield self.width * count, body
+
+    def _begin(self, row: ValueRow) -> None:
+        if (row.start > 0) != (row.previous is not None):
+            raise self._missing()
+        self.first = row
+        self.end = row.start
+        self.kind = row.kind & (LIST | MAP)
+        self.width = 2 if self.kind == MAP else 1
+
+    def checked(self) -> ValueRow:
+        """The row that the log begins with. Raises `CheckpointCorruptError` if the log is not long enough."""
+        if self.first is None or self.end < self.wanted:
+            raise self._missing()
+        return self.first
+
+    def _missing(self) -> Exception:
+        return self.reader.missing(*self.place)

@@ -20,10 +20,12 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, time
 from hashlib import blake2b
+from struct import Struct
 from typing import Any, Final
 
 from msgpack import ExtType, Packer, StackError, Timestamp, unpackb  # type: ignore[import-untyped]
@@ -55,15 +57,25 @@ __all__ = [
 
 _MAX_NESTING: Final = 500
 _GROUP_BYTES: Final = 64 * 1024
+_ARRAY: Final = Struct(">BI")
+"""The header of an array of any length: its type byte, 0xDD, and the number of its items."""
 _EXTENSION_COST: Final = 2  # an extension takes more of the stack than a list, on both ways
 
 _LOOKALIKES: Final = frozenset({bytearray, memoryview, ExtType, Timestamp})
 _CONTAINERS: Final = frozenset({list, dict})
+_NUMBERS: Final = frozenset({int, float, bool, type(None)})
 _TO_INSPECT: Final = _LOOKALIKES | _CONTAINERS
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes, list, dict})
+"""Of these only containers refer to anything."""
 _MANY: Final = 256
+_TIMESTAMP: Final = re.compile(rb"[\x04\x08\x0C\xD6\xD7]\xFF")
+"""How timestamps begin: their length or an extension of that length, then the type byte."""
 _TO_SEARCH: Final = frozenset({list, dict, Timestamp})
 
 _BY_CODE: Final = {**BY_CODE, 0: Codec(0, list, list, load_registered)}
+
+_number = Packer(buf_size=16)
+"""Packs single numbers. Shared by all threads: no Python code runs while it works."""
 
 # ExtType's own constructor spends more time on checks than the packing takes.
 _extension = functools.partial(tuple.__new__, ExtType)
@@ -87,6 +99,11 @@ def pack(value: Any) -> bytes:
     of what is there. Cycles are refused the same way, and nesting beyond 500 lists or some 70 objects.
     """
     try:
+        if type(value) in _NUMBERS:
+            try:
+                return _number.pack(value)  # type: ignore[no-any-return]
+            except OverflowError:  # an integer that is none of msgpack's
+                pass
         return _write(value, _MAX_NESTING)
     except MemoryError:
         raise
@@ -128,7 +145,7 @@ def unpack_items(parts: Iterable[tuple[int, bytes]]) -> list[Any]:
     """
     items: list[Any] = []
     for count, group in _grouped(parts):
-        items += unpack(b"".join((Packer().pack_array_header(count), *group)))
+        items += unpack(b"".join((_ARRAY.pack(0xDD, count), *group)))
     return items
 
 
@@ -201,16 +218,17 @@ def _depth(value: Any, room: int) -> int:
         raise _lookalike(type(value))
     level: Collection[Any] = (value,)
     for depth in range(1, room + 1):
-        inside = gc.get_referents(*level)
-        kinds = set(map(type, inside))
+        level = gc.get_referents(*level)
+        kinds = set(map(type, level))
         if kinds.isdisjoint(_TO_INSPECT):
             return depth
-        for kind in _LOOKALIKES & kinds:
-            raise _lookalike(kind)
-        level = [item for item in inside if type(item) in _CONTAINERS]
+        if not kinds <= _PLAIN:
+            for kind in _LOOKALIKES & kinds:
+                raise _lookalike(kind)
+            level = [item for item in level if type(item) in _CONTAINERS]
         if len(level) > _MANY:
             # By id: what several places share, or a cycle repeats, is looked into once a level.
-            level = {id(item): item for item in level}.values()
+            level = {id(item): item for item in level if type(item) in _CONTAINERS}.values()
     raise _TooDeep
 
 
@@ -235,7 +253,8 @@ def _read(data: bytes, room: int) -> Any:
     value = unpackb(
         data, ext_hook=_reader(room), raw=False, strict_map_key=False, unicode_errors="surrogatepass"
     )
-    if b"\xff" in data:  # the type byte of msgpack's timestamps, which do not come past the hook
+    # Msgpack's timestamps do not come past the hook. Their type byte, which a number below 0 has too, is easy to find.
+    if b"\xff" in data and _TIMESTAMP.search(data):
         _refuse_timestamps(value)
     return value
 

@@ -7,7 +7,7 @@ import functools
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
@@ -27,7 +27,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from graphkit_checkpoint.admission import conflict, current, lost
 from graphkit_checkpoint.base import BaseCheckpointSaver
-from graphkit_checkpoint.direct import execute_on
+from graphkit_checkpoint.direct import Execute, execute_on
 from graphkit_checkpoint.errors import (
     ConcurrentUpdateError,
     StorageBusyError,
@@ -100,6 +100,10 @@ class SqlSaver(BaseCheckpointSaver):
     @abstractmethod
     def transaction(self, mode: str) -> AbstractContextManager[Connection]:
         """One transaction, "read" or "write"; errors come out as ours."""
+
+    def execute_on(self, connection: Connection) -> Execute:
+        """How to run statements in a transaction that has just begun."""
+        return execute_on(connection)
 
     @contextmanager
     def reading(self) -> Iterator[ReadTables]:
@@ -185,8 +189,9 @@ class SqlSaver(BaseCheckpointSaver):
 
     def _write_waiting(self, own: _Job | None) -> None:
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
-        # In one order everywhere, so that two processes do not wait for each other's rows.
-        jobs.sort(key=lambda job: job.rows.thread_id)
+        if len(jobs) > 1:
+            # In one order everywhere, so that two processes do not wait for each other's rows.
+            jobs.sort(key=lambda job: job.rows.thread_id)
         try:
             self._write_together(jobs)
         except BaseException:
@@ -288,7 +293,7 @@ class SqlTables(WriteTables):
         self.saver = saver
         self.connection = connection
         self.statements = saver.statements
-        self.execute = execute_on(connection)
+        self.execute = saver.execute_on(connection)
         self.select_thread = self.statements.lock_thread if locks else self.statements.select_thread
 
     # Commits
@@ -335,17 +340,22 @@ class SqlTables(WriteTables):
         return conflict(rows.thread_id, holder) if rows.claims else lost(rows.thread_id, rows.token, holder)
 
     def _create_thread(self, rows: Rows) -> ConcurrentUpdateError | None:
+        if self._insert_thread(rows):
+            return None
         existing = self.thread(rows.thread_id)
         if current(existing) is not None:
             assert existing is not None
             return conflict(rows.thread_id, existing.state.holder)
-        if existing is not None:
-            self.drop_thread(rows.thread_id)
+        self.drop_thread(rows.thread_id)  # its time had run out
+        return None if self._insert_thread(rows) else conflict(rows.thread_id, None)  # another was quicker
+
+    def _insert_thread(self, rows: Rows) -> bool:
+        """Whether the thread's row was made: there was none."""
         head = rows.head if not rows.namespace else None
         owner = None if rows.release else rows.token
         values = (rows.thread_id, "", head, 1, owner, self.saver.lease, None, self.saver.ttl)
-        made = self.execute(self.statements.insert_thread, values)
-        return None if made.rowcount == 1 else conflict(rows.thread_id, None)  # another was quicker
+        made: int = self.execute(self.statements.insert_thread, values).rowcount
+        return made == 1
 
     def _move_nested_head(self, rows: Rows) -> None:
         """The head of a nested graph's namespace; the root's row has been checked already."""
@@ -389,13 +399,13 @@ class SqlTables(WriteTables):
 
     def values(
         self, thread_id: str, namespace: str, channel: str, log: str, upto: int | None
-    ) -> list[ValueRow]:
+    ) -> Iterable[ValueRow]:
         key = (thread_id, namespace, channel, log)
         if upto is None:
-            found = self._fetch(self.statements.select_whole_log, key)
+            found = self.execute(self.statements.select_whole_log, key)
         else:
-            found = self._fetch(self.statements.select_log, (*key, upto))
-        return [ValueRow(*row) for row in found]
+            found = self.execute(self.statements.select_log, (*key, upto))
+        return map(_value_row, found)
 
     def pending(
         self, thread_id: str, namespace: str, checkpoint_id: str, upto: str | None = None
@@ -487,6 +497,9 @@ class SqlTables(WriteTables):
 
     def _delete(self, table: Table, *where: Any) -> None:
         self.connection.execute(delete(table).where(*where))
+
+
+_value_row: Final[Callable[[Any], ValueRow]] = functools.partial(tuple.__new__, ValueRow)
 
 
 def _placed(batch: Iterable[Rows], part: str) -> list[tuple[Any, ...]]:

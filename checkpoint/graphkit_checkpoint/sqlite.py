@@ -12,7 +12,7 @@ from typing import Literal, Unpack
 from sqlalchemy.engine import Connection, Engine
 
 from graphkit_checkpoint.base import SaverOptions
-from graphkit_checkpoint.direct import driver_of, is_watched
+from graphkit_checkpoint.direct import Execute, direct, driver_of, is_watched
 from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.sqlite import (
     BEGIN,
@@ -70,6 +70,8 @@ class SqliteSaver(SqlSaver):
         self._shared = isinstance(location, Engine)
         self._given = isinstance(location, sqlite3.Connection)
         self._connection: Connection | None = None
+        self._driver: sqlite3.Connection
+        self._execute: Execute
         self._abandoned: Connection | None = None
         self.closed = False
         super().__init__(engine, **options)
@@ -89,6 +91,8 @@ class SqliteSaver(SqlSaver):
         driver.isolation_level = None
         driver.execute(PRAGMA_SYNCHRONOUS[self._synchronous])
         driver.execute(PRAGMA_LOG_LIMIT)
+        self._driver = driver
+        self._execute = direct(connection)
         return connection
 
     @property
@@ -157,10 +161,26 @@ class SqliteSaver(SqlSaver):
             try:
                 if self._connection is None:
                     self._connection = self._connect()
-                with (_watched if is_watched(self._connection) else _direct)(self._connection, mode):
+                if is_watched(self._connection):
+                    with _watched(self._connection, mode):
+                        yield self._connection
+                    return
+                driver = self._driver
+                driver.execute(BEGIN[mode])
+                try:
                     yield self._connection
+                    if mode == "write":
+                        driver.commit()
+                finally:
+                    driver.rollback()  # what is committed stays
+                    if self._connection.in_transaction():
+                        # A statement went through SQLAlchemy, which has to know that it is over.
+                        self._connection.rollback()
             except DRIVER_ERRORS as error:
                 raise failure(error, self._name) from error
+
+    def execute_on(self, connection: Connection) -> Execute:
+        return connection.exec_driver_sql if is_watched(connection) else self._execute
 
 
 AsyncSqliteSaver = SqliteSaver
@@ -175,23 +195,6 @@ def _watched(connection: Connection, mode: str) -> Iterator[None]:
         yield
         if mode == "read":
             transaction.rollback()
-
-
-@contextmanager
-def _direct(connection: Connection, mode: str) -> Iterator[None]:
-    """The same transaction by the driver itself."""
-    driver = driver_of(connection)
-    driver.execute(BEGIN[mode])
-    try:
-        yield
-        if mode == "write":
-            driver.commit()
-    finally:
-        driver.rollback()  # what is committed stays
-        if (
-            connection.in_transaction()
-        ):  # a statement went through SQLAlchemy, which has to know that it is over
-            connection.rollback()
 
 
 def check_file(path: str, create: bool) -> None:

@@ -44,8 +44,9 @@ class ReadTables(ABC):
     @abstractmethod
     def values(
         self, thread_id: str, namespace: str, channel: str, log: str, upto: int | None
-    ) -> list[ValueRow]:
-        """The rows of a log that start at or below `upto` (None: all), in order."""
+    ) -> Iterable[ValueRow]:
+        """The rows of a log that start at or below `upto` (None: all), in order. They may be fetched as they are taken:
+        take all of them before anything else is asked."""
 
     @abstractmethod
     def pending(

@@ -156,8 +156,7 @@ class _Writing:
         if kind == PLAIN or not value:
             body, self.growth[channel] = pack(value), None
             if len(body) <= SMALL:
-                self.versions[channel] = Version(checkpoint.id, SCALAR, body)
-                return body, Span(checkpoint.id, 0, SCALAR)
+                return self._inline(checkpoint.id, channel, body)
             self._put(channel, checkpoint.id, 0, 0, PLAIN, None, self.layout.limited(body))
             self.versions[channel] = Version(checkpoint.id, SCALAR)
             return None, Span(checkpoint.id, 0, SCALAR)
@@ -168,8 +167,15 @@ class _Writing:
         else:
             extension = _whole(pack_items(value), value)
         if extension.complete or growth is None or version is None:
+            if len(extension.body) < SMALL and len(body := pack(value)) <= SMALL:
+                return self._inline(checkpoint.id, channel, body)
             return self._begin(checkpoint.id, channel, kind, extension)
         return self._extend(checkpoint.id, channel, version, growth, extension)
+
+    def _inline(self, checkpoint_id: str, channel: str, body: bytes) -> tuple[bytes, Span]:
+        """A small value is kept in the checkpoint's row, also a list or dict: it becomes a log when it has grown."""
+        self.versions[channel], self.growth[channel] = Version(checkpoint_id, SCALAR, body), None
+        return body, Span(checkpoint_id, 0, SCALAR)
 
     def _begin(self, log: str, channel: str, kind: int, whole: _Extension) -> tuple[int, Span]:
         body = self.layout.limited(whole.body)

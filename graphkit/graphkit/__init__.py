@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphkit.runtime import RunControl
     from graphkit.types import Command, Interrupt, RunResult, Send
     from graphkit_prebuilt.agent import Agent
-    from graphkit_prebuilt.plugins import Plugin
+    from graphkit_prebuilt.plugins import MultiAgentPlugin, Plugin
     from graphkit_prebuilt.result import AgentResult
     from graphkit_prebuilt.retry import ModelRetryStrategy
     from graphkit_prebuilt.tools.context import ToolContext
@@ -32,6 +32,7 @@ _HOMES = {
     "Interrupt": "graphkit.types",
     "MessagesState": "graphkit.graph.message",
     "ModelRetryStrategy": "graphkit_prebuilt.retry",
+    "MultiAgentPlugin": "graphkit_prebuilt.plugins",
     "Plugin": "graphkit_prebuilt.plugins",
     "RunControl": "graphkit.runtime",
     "RunResult": "graphkit.types",
@@ -54,6 +55,7 @@ __all__ = [
     "Interrupt",
     "MessagesState",
     "ModelRetryStrategy",
+    "MultiAgentPlugin",
     "Plugin",
     "RunControl",
     "RunResult",

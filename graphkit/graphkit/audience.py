@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from graphkit.engine.attempt import Attempt, Emitter
-from graphkit.engine.events import Event
+from graphkit.engine.events import Batch, Event
 from graphkit.frame import Frame
 from graphkit.printing import Printer
 from graphkit.streams import Stream, depth_of
@@ -25,9 +25,11 @@ class Audience:
         self._printer = printer
         outer = frame.attempt.scope.below if frame is not None else frozenset()
         self._around = frame if outer else None
-        heard = [one for one in (stream, printer) if one is not None]
-        self.listen = outer.union(*(one.listen for one in heard))
-        self.below = outer.union(*(one.below for one in heard))
+        self.listen = self.below = outer
+        for heard in (stream, printer):
+            if heard is not None:
+                self.listen |= heard.listen
+                self.below |= heard.below
         self.live = stream is not None and stream.live
         self._depth = 0 if frame is None else depth_of(frame.attempt.scope.namespace) + 1
         if stream is not None:
@@ -54,18 +56,19 @@ class Audience:
         if self._around is not None:
             self._around.show(event)
 
-    def attend(self, events: Generator[Event, None, Any]) -> Generator[Event, None, Any]:
+    def attend(self, emitted: Generator[Batch, None, Any]) -> Generator[Batch, None, Any]:
         """The events that the caller wants; returns what the run returns."""
         while True:
             try:
-                event = next(events)
+                batch = next(emitted)
             except StopIteration as stop:
                 return stop.value
-            self.hear(event)
-            if self.wants(event):
-                yield event
+            for event in batch:
+                if self.tell(event):
+                    yield (event,)
 
-    def wants(self, event: Event) -> bool:
-        """Whether an event is for the caller."""
+    def tell(self, event: Event) -> bool:
+        """`hear`; returns whether it is for the caller."""
+        self.hear(event)
         stream = self._stream
         return stream is not None and (bool(stream.below) or depth_of(event.namespace) == self._depth)

@@ -24,6 +24,7 @@ __all__ = [
     "AnyValue",
     "BaseChannel",
     "BinaryOperatorAggregate",
+    "DeltaChannel",
     "EphemeralValue",
     "LastValue",
     "LastValueAfterFinish",
@@ -292,6 +293,60 @@ class BinaryOperatorAggregate(_Held[V]):
         return True
 
 
+class DeltaChannel(_Held[V]):
+    """Folds all writes of a superstep into the value at once: `value = reducer(value, writes)`.
+
+    Starts with `typ()` where that can be called without arguments, else with the first write. With an `Overwrite` the
+    value is that, whatever else was written; only one per superstep.
+    For a long list or dict that only grows the cost of a superstep on disk is what was added, as it is with every
+    reducer here. So `snapshot_frequency`, by which LangGraph bounds how much it replays, bounds nothing: values are
+    loaded, and reducers never run again.
+    """
+
+    transient = False
+
+    def __init__(
+        self,
+        reducer: Callable[[Any, Sequence[Any]], Any],
+        typ: Any = None,
+        *,
+        snapshot_frequency: int = 100,
+        key: str = "",
+    ) -> None:
+        if snapshot_frequency <= 0:
+            raise ValueError(f"snapshot_frequency must be a positive int, not {snapshot_frequency!r}")
+        super().__init__(list if typ is None else typ, key)
+        self.reducer = reducer
+        self.snapshot_frequency = snapshot_frequency
+        self.value = _empty_of(self.typ)
+
+    def blank(self) -> DeltaChannel[V]:
+        return DeltaChannel(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency, key=self.key)
+
+    def copy(self) -> DeltaChannel[V]:
+        channel = self.blank()
+        # A reducer may change the value in place; the original must not see it.
+        channel.value = copy(self.value) if isinstance(self.value, (list, dict, set)) else self.value
+        return channel
+
+    def update(self, values: Sequence[Any]) -> bool:
+        if not values:
+            return False
+        overwrites = [value for value in values if type(value) is Overwrite]
+        if len(overwrites) > 1:
+            raise InvalidUpdateError(
+                f"channel {self.key!r} received {len(overwrites)} Overwrite values in one superstep"
+            )
+        writes = list(values)
+        if overwrites:
+            self.value, writes = overwrites[0].value, []
+        elif self.value is MISSING:
+            self.value = writes.pop(0)
+        if writes:
+            self.value = self.reducer(self.value, writes)
+        return True
+
+
 class Topic(BaseChannel[Sequence[V]]):
     """Collects the values of a superstep into a list; with `accumulate` those of all supersteps."""
 
@@ -473,18 +528,20 @@ KNOWN: Final[dict[Any, Fold]] = {operator.add: _concatenated, operator.or_: _mer
 """Reducers of which we know when they only add to a value; `add_messages` puts itself here."""
 
 
+_CONCRETE: Final[dict[Any, Any]] = {
+    collections.abc.Sequence: list,
+    collections.abc.MutableSequence: list,
+    collections.abc.Set: set,
+    collections.abc.MutableSet: set,
+    collections.abc.Mapping: dict,
+    collections.abc.MutableMapping: dict,
+}
+
+
 def _empty_of(typ: Any) -> Any:
     """`typ()` for types that have an empty value; abstract collections stand for their usual ones."""
     origin = getattr(typ, "__origin__", None) or typ
-    abstract = {
-        collections.abc.Sequence: list,
-        collections.abc.MutableSequence: list,
-        collections.abc.Set: set,
-        collections.abc.MutableSet: set,
-        collections.abc.Mapping: dict,
-        collections.abc.MutableMapping: dict,
-    }
     try:
-        return abstract.get(origin, origin)()
+        return _CONCRETE.get(origin, origin)()
     except Exception:
         return MISSING

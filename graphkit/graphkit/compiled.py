@@ -19,7 +19,6 @@ from graphkit.door import (
     Setting,
     check_nodes,
     merged,
-    patience,
     positive_int,
 )
 from graphkit.drivers.session import Kernel
@@ -88,7 +87,6 @@ class CompiledGraph:
             debug=debug,
             apart=apart,
         )
-        patience(on_conflict, conflict_timeout)
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, nodes={list(self.program.nodes)})"
@@ -150,7 +148,7 @@ class CompiledGraph:
             if stream_mode != "values":
                 stream = Stream(self.program, stream_mode, subgraphs, output_keys, version)
                 async with aclosing(self._aparts(input, config, options, stream, [])) as parts:
-                    return [part async for part in parts]
+                    return [part async for each in parts for part in each]
             output = Output(self.program, output_keys, version)
             return output.of(undrained(await self._aend(input, config, options, output)))
 
@@ -223,11 +221,11 @@ class CompiledGraph:
         with closing(events(self._setting, input, config, options, stream)) as emitted:
             while True:
                 try:
-                    event = next(emitted)
+                    batch = next(emitted)
                 except StopIteration as stop:
                     undrained(stop.value)
                     return
-                yield from stream.parts(event)
+                yield from stream.parts(batch)
 
     async def _aparts(
         self,
@@ -236,11 +234,10 @@ class CompiledGraph:
         options: RunOptions,
         stream: Stream,
         opened: list[AsyncDriver],
-    ) -> AsyncGenerator[Any, None]:
+    ) -> AsyncGenerator[list[Any], None]:
         async with aclosing(aevents(self._setting, input, config, options, stream, opened)) as emitted:
-            async for event in emitted:
-                for part in stream.parts(event):
-                    yield part
+            async for batch in emitted:
+                yield stream.parts(batch)
         undrained(opened[0].result)
 
     def _end(
@@ -250,20 +247,20 @@ class CompiledGraph:
         emitted = events(self._setting, input, config, options, stream)
         while True:
             try:
-                event = next(emitted)
+                batch = next(emitted)
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]
             if output is not None:
-                output.take(event)
+                output.take(batch)
 
     async def _aend(
         self, input: Any, config: RunnableConfig | None, options: RunOptions, output: Output | None = None
     ) -> End:
         opened: list[AsyncDriver] = []
         stream = None if output is None else output.stream
-        async for event in aevents(self._setting, input, config, options, stream, opened):
+        async for batch in aevents(self._setting, input, config, options, stream, opened):
             if output is not None:
-                output.take(event)
+                output.take(batch)
         return opened[0].result  # type: ignore[no-any-return]
 
     def _result(self, end: End, config: RunnableConfig | None) -> RunResult:
@@ -462,7 +459,8 @@ class CompiledGraph:
     def get_graph(self, config: RunnableConfig | None = None, *, xray: bool | int = False) -> DrawableGraph:
         """The graph as a drawing: `draw_mermaid()`, `draw_ascii()`, `draw_png()`, `draw_svg()`, `to_networkx()`.
 
-        `xray` draws graphs that are nodes in their place: True at every depth, a number down to that depth.
+        `xray` draws graphs in the place of the nodes that they are, or whose functions refer to them alone: True at
+        every depth, a number down to that depth.
         `config` changes nothing: a drawing does not depend on a run.
         """
         from graphkit.graph.describe import drawable

@@ -10,7 +10,8 @@ from typing import Any, get_origin, is_typeddict
 
 from graphkit.annotations import annotations_of
 from graphkit.errors import InvalidContextError
-from graphkit.responses import Fields, fields_of, reasons, typed_dict, validator_of
+from graphkit.pydantic_types import Fields, fields_of, typed_dict, validator_of
+from graphkit.responses import reasons
 
 __all__ = ["ContextSchema"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 
 from graphkit.context import ContextSchema
@@ -21,6 +21,7 @@ from graphkit.engine.matching import Call
 from graphkit.engine.nested import Origin, Site, call_of_graph
 from graphkit.engine.program import Program
 from graphkit.engine.request import EVERY, Names, Position, Request
+from graphkit.engine.unwritten import Unwritten
 from graphkit.frame import Frame, current
 from graphkit.inside import Inner
 from graphkit.types import Durability, RunnableConfig, StreamMode
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 OnConflict = Literal["raise", "wait"]
+Checkpointer = BaseCheckpointSaver | bool | None
+"""What a graph is compiled with: a saver, or inside another graph True (it goes on with the state it had), False (it
+stores nothing) or None (it has the state of one task)."""
 CONFLICT_TIMEOUT = 30.0
 Breakpoints = Sequence[str] | Literal["*"] | None
 
@@ -87,14 +91,20 @@ class Setting:
     debug: bool = False
     apart: bool = False
     """Whether a run made inside a task is a run of its own whatever its thread is called."""
+    patience: float = field(init=False)
+    """Seconds that a run waits for a thread that is owned, unless it says otherwise."""
 
-    @property
-    def saver(self) -> BaseCheckpointSaver | None:
-        """The graph's own; a nested graph uses the one around it."""
-        return self.checkpointer if isinstance(self.checkpointer, BaseCheckpointSaver) else None
+    saver: BaseCheckpointSaver | None = field(init=False)
+    """The graph's own; a nested graph uses the one around it."""
+
+    def __post_init__(self) -> None:
+        self.patience = patience(self.on_conflict, self.conflict_timeout)
+        self.saver = self.checkpointer if isinstance(self.checkpointer, BaseCheckpointSaver) else None
 
 
 NOBODY = Call("", "")
+NOTHING = Live(busy={})
+"""What a run inherits that no task is around."""
 
 
 class Address(NamedTuple):
@@ -139,15 +149,16 @@ class Door:
                 f"graph {setting.program.name!r} was compiled with checkpointer=True: it keeps its state where the "
                 f"graph around it does, so it runs only inside a node; give it a saver to run it by itself"
             )
-        self.saver = self._inherited("saver") or setting.saver if setting.checkpointer is not False else None
-        self.cache = setting.cache if setting.cache is not None else self._inherited("cache")
-        self.pool = options.get("executor") or setting.executor or self._inherited("pool")
+        outer = self.outer = NOTHING if self.frame is None else self.frame.attempt.scope.live
+        self.saver = outer.saver or setting.saver if setting.checkpointer is not False else None
+        self.cache = setting.cache if setting.cache is not None else outer.cache
+        self.pool = options.get("executor") or setting.executor or outer.pool
         # One deeper than whatever runs here, nested or not: its tasks wait for this run's.
         self.depth = around.attempt.scope.depth + 1 if around else 0
         self.token = ""
         self.around = around if nests else None
         self.inner: Inner | None = None
-        self.control = _control(options.get("control"), self._inherited("control"))
+        self.control = _control(options.get("control"), outer.control)
         self._timed = self.frame if self.frame is not None and self.frame.is_timed else None
         if self._timed is not None:
             self._timed.beat()
@@ -157,7 +168,7 @@ class Door:
         self.edits = not nests  # an edit belongs to no task, and has no context
         self.inside: Position | None = None
         self.exclusive = ""
-        self.busy: dict[str, Door] = self._inherited("busy") if self.frame else {}
+        self.busy: dict[str, Door] = {} if self.frame is None else outer.busy
 
     def session(self, live: bool = False) -> Session:
         return Session(
@@ -169,9 +180,6 @@ class Door:
             control=self.control,
             beat=self._timed.beat if self._timed is not None else None,
         )
-
-    def _inherited(self, name: str) -> Any:
-        return getattr(self.frame.attempt.scope.live, name) if self.frame else None
 
     def request(
         self,
@@ -232,6 +240,8 @@ class Door:
 
     def _patience(self) -> float:
         options, setting = self.options, self.setting
+        if "on_conflict" not in options and "conflict_timeout" not in options:
+            return setting.patience
         on_conflict = options.get("on_conflict") or setting.on_conflict
         timeout = options.get("conflict_timeout", setting.conflict_timeout)
         return patience(on_conflict, timeout)
@@ -302,13 +312,13 @@ class Door:
         below: frozenset[str],
         emit: Emitter | None,
     ) -> Scope:
-        setting = self.setting
+        setting, durability = self.setting, self._durability()
         return Scope(
             config=self.config,
             thread_id=address.thread_id,
             namespace=address.namespace,
             token=address.token,
-            durability=self._durability(),
+            durability=durability,
             unchecked_matching=setting.program.unchecked_matching,
             depth=self.depth,
             listen=listen,
@@ -319,7 +329,7 @@ class Door:
                 busy=self.busy,
                 saver=self.saver,
                 cache=self.cache,
-                store=setting.store if setting.store is not None else self._inherited("store"),
+                store=setting.store if setting.store is not None else self.outer.store,
                 context=self._context(),
                 emit=emit,
                 pool=self.pool,
@@ -327,13 +337,18 @@ class Door:
                 beat=self._timed.beat if self._timed is not None else None,
                 heartbeat=self._timed.heartbeat if self._timed is not None else None,
                 control=self.control,
+                unwritten=self.outer.unwritten if durability != "exit" else self._unwritten,
             ),
         )
+
+    @property
+    def _unwritten(self) -> Unwritten:
+        return self.outer.unwritten or Unwritten(os.urandom(4).hex())
 
     def _context(self) -> Any:
         """What nodes know as `runtime.context`: the run's own, else that of the run around it."""
         own = self.options.get("context")
-        context = own if own is not None else self._inherited("context")
+        context = own if own is not None else self.outer.context
         schema = self.setting.context_schema
         if schema is None or self.edits:
             return context
@@ -393,14 +408,14 @@ def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig
     """`given` over `base`; "configurable" and "metadata" key by key. Raises `ValueError` for a malformed one."""
     if given is None:
         return base
-    if not isinstance(given, Mapping):
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise ValueError(
             f"config must be a dict such as {{'configurable': {{'thread_id': ...}}}}, not {given!r:.100}"
         )
     result: Any = {**base, **given}
     for key in ("configurable", "metadata"):
         part = given.get(key)
-        if part is not None and not isinstance(part, Mapping):
+        if part is not None and type(part) is not dict and not isinstance(part, Mapping):
             raise ValueError(f"config[{key!r}] must be a dict, not {part!r:.100}")
         result[key] = {**(base.get(key) or {}), **(part or {})}  # type: ignore[dict-item]
     return result  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ Each is also the built-in kind a caller would expect; a malformed argument is a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphkit_checkpoint.errors import (
     CheckpointCorruptError,
@@ -25,6 +25,9 @@ from graphkit_checkpoint.errors import (
     UnknownTypeError,
     UnserializableStateError,
 )
+
+if TYPE_CHECKING:
+    from graphkit.types import Command
 
 __all__ = [
     "AlreadyAnsweredError",
@@ -64,6 +67,7 @@ __all__ = [
     "NodeError",
     "NodeTimeoutError",
     "NotHaltedError",
+    "ParentCommand",
     "RecordedError",
     "SessionException",
     "StateTooLargeError",
@@ -320,6 +324,17 @@ class GraphInterrupt(GraphBubbleUp):
     def __init__(self, interrupts: object = ()) -> None:
         super().__init__(interrupts)
         self.interrupts = interrupts
+
+
+class ParentCommand(GraphBubbleUp):
+    """Carries a `Command(graph=Command.PARENT)` to the graph around. To raise one in a node is to return its command.
+
+    A call of a nested graph raises it in the function that made the call; like `GraphInterrupt` it is no `Exception`.
+    """
+
+    def __init__(self, command: Command[Any]) -> None:
+        super().__init__(command)
+        self.command = command
 
 
 @dataclass(frozen=True, slots=True)

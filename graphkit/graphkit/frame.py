@@ -51,47 +51,29 @@ def running(call: str) -> Frame:
 
 
 class Frame:
-    """One attempt at one task, while it runs."""
+    """One attempt at one task, while it runs. Made for each of them, so what most never have is a default of the
+    class."""
 
-    __slots__ = (
-        "_sites",
-        "asked",
-        "attempt",
-        "breaks",
-        "events",
-        "inside",
-        "keeping",
-        "mismatch",
-        "named",
-        "next_index",
-        "ordered",
-        "part",
-        "paused",
-        "raised",
-        "rejected",
-        "task_id",
-        "unseen",
-    )
+    task_id = ""
+    part = ""
+    next_index = 0
+    paused = False
+    raised = False  # whether user code was told that the task cannot go on
+    breaks = False
+    inside: Inside | None = None
+    # Whether calls are made one after the other, each when the end of the last one is known.
+    ordered = True
+    unseen: frozenset[Inner] = NONE
+    mismatch: InterruptMismatchError | None = None
+    rejected: tuple[str, InvalidResponseError] | None = None
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self.task_id = ""
         self.keeping = attempt.keeping
-        self.part = ""
-        self.next_index = 0
         self._sites: dict[int, Site] = {}
         self.named: set[str] = set()
         self.asked: list[tuple[Interrupt, str]] = []
         self.events: list[Event] = []
-        self.paused = False
-        self.raised = False  # whether user code was told that the task cannot go on
-        self.breaks = False
-        self.inside: Inside | None = None
-        # Whether calls are made one after the other, each when the end of the last one is known.
-        self.ordered = True
-        self.unseen: frozenset[Inner] = NONE
-        self.mismatch: InterruptMismatchError | None = None
-        self.rejected: tuple[str, InvalidResponseError] | None = None
 
     @property
     def id(self) -> str:
@@ -209,6 +191,11 @@ class Frame:
         if len(self.asked) < 2:
             return self.asked
         return sorted(self.asked, key=lambda asked: self.site.number_of(asked[0].namespace))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The namespaces of graphs that an earlier attempt has called and this one has not."""
+        return self._sites[0].left if self._sites else ()
 
     def ask(self, value: Any, name: str | None, response_schema: Any, *, within: str = "") -> Any:
         """The answer to this question; raises `GraphInterrupt` if there is none yet.

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphkit.constants import TAG_NOSTREAM
+from graphkit.engine.about import About
 from graphkit.engine.events import MessageChunk, TaskEnded, TaskStarted
+from graphkit.engine.identity import below
 from graphkit.shapes import origin, returned
 
 Said = tuple[Any, dict[str, Any]]
@@ -17,12 +19,16 @@ class Messages:
     """The messages of a run that have been shown.
 
     Each is shown as it was streamed, or when a task returns it complete, whichever comes first; one that the task
-    was given is not shown. Messages are told apart by their ids: one without is shown whenever it is returned.
+    was given is not shown. Messages are told apart by their ids. One without is shown whenever it is returned, unless
+    it says what the task has streamed part by part (dicts of one id whose contents are lists of blocks), or what was
+    shown of a graph inside the task.
     """
 
     def __init__(self) -> None:
         self._shown: set[str] = set()
         self._given: dict[str, Any] = {}
+        self._parts: dict[str, dict[str, list[Any]]] = {}
+        self._inside: dict[str, list[Any]] = {}  # by namespace, the contents of messages without an id
 
     def written(self, event: MessageChunk) -> Said | None:
         """What a node has written to its message writer."""
@@ -32,6 +38,9 @@ class Messages:
         named = _id(event.chunk)
         if named is not None:
             self._shown.add(named)
+            if isinstance(event.chunk, dict) and isinstance(event.chunk.get("content"), list):
+                said = self._parts.setdefault(event.about.id, {})
+                said[named] = _joined(said.get(named, []), event.chunk["content"])
         return event.chunk, metadata
 
     def started(self, event: TaskStarted) -> None:
@@ -40,6 +49,8 @@ class Messages:
     def returned(self, event: TaskEnded) -> Iterator[Said]:
         """The complete messages in what a task returned."""
         given, known = self._given.pop(event.about.id, None), None
+        said = [*self._parts.pop(event.about.id, {}).values()] if self._parts else []
+        said += self._said_inside(event.about) if self._inside else []
         for message in _found(value for _, value in returned(event)):
             named = _id(message)
             if named is not None:
@@ -48,7 +59,34 @@ class Messages:
                 if named in self._shown or named in known:
                     continue
                 self._shown.add(named)
+            elif isinstance(message, dict):
+                if event.about.namespace:
+                    self._inside.setdefault(event.about.namespace, []).append(message["content"])
+                if message["content"] in said:
+                    continue
             yield message, origin(event.about)
+
+    def _said_inside(self, about: About) -> list[Any]:
+        """The contents of the messages without an id that were shown of graphs inside a task, which has ended."""
+        base = below(about.namespace, about.name, about.id)
+        found = [
+            namespace for namespace in self._inside if namespace == base or namespace.startswith(f"{base}:")
+        ]
+        return [content for namespace in found for content in self._inside.pop(namespace)]
+
+
+def _joined(blocks: list[Any], more: list[Any]) -> list[Any]:
+    """The blocks with more at their end; a text goes on with the next one."""
+    for block in more:
+        if blocks and _is_text(blocks[-1]) and _is_text(block):
+            blocks = [*blocks[:-1], {"text": blocks[-1]["text"] + block["text"]}]
+        else:
+            blocks = [*blocks, block]
+    return blocks
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and [*block] == ["text"] and isinstance(block["text"], str)
 
 
 def _found(values: Iterator[Any]) -> Iterator[Any]:

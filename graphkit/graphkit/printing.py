@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from graphkit.constants import START
 from graphkit.engine.events import CheckpointSaved, Event, Halted, TaskEnded, TaskStarted
 from graphkit.shapes import update_of
 from graphkit.streams import Stream, namespace_of
@@ -43,12 +42,10 @@ class Printer:
 
 def _described(event: Event) -> Iterator[str]:
     if isinstance(event, TaskStarted):
-        if event.about.name != START:
-            again = f" again (attempt {event.attempt})" if event.attempt > 1 else ""
-            yield f"step {event.about.step}: {event.about.name} starts{again} with {_short(event.input)}"
+        again = f" again (attempt {event.attempt})" if event.attempt > 1 else ""
+        yield f"step {event.about.step}: {event.about.name} starts{again} with {_short(event.input)}"
     elif isinstance(event, TaskEnded):
-        if event.about.name != START:
-            yield f"step {event.about.step}: {event.about.name} {_ending(event)}"
+        yield f"step {event.about.step}: {event.about.name} {_ending(event)}"
     elif isinstance(event, CheckpointSaved):
         # Without a saver there is nothing to look up under its id.
         if event.thread_id:

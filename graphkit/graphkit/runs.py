@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, closing
+from contextlib import AbstractContextManager, aclosing, closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from graphkit.audience import Audience
 from graphkit.door import Door, RunOptions, Setting
-from graphkit.engine.events import Event
-from graphkit.engine.loop import ParentCommand, run
+from graphkit.engine.events import Batch
+from graphkit.engine.loop import ChildCommand, run
 from graphkit.engine.program import Program
-from graphkit.engine.request import End
+from graphkit.engine.request import End, Request
 from graphkit.errors import GraphDrained, InvalidUpdateError
 from graphkit.printing import Printer
 from graphkit.streams import Stream, check_modes
@@ -20,6 +20,8 @@ from graphkit.types import RunnableConfig
 if TYPE_CHECKING:
     from graphkit.drivers.aio import AsyncDriver
 
+_NOTHING_AROUND: AbstractContextManager[None] = nullcontext()
+
 
 def events(
     setting: Setting,
@@ -27,10 +29,9 @@ def events(
     config: RunnableConfig | None,
     options: RunOptions,
     stream: Stream | None = None,
-) -> Generator[Event, None, End]:
-    """The events that `stream` wants. Closing this early ends the run and gives its thread back."""
+) -> Generator[Batch, None, End]:
+    """The events that `stream` wants, in batches. Closing this early ends the run and gives its thread back."""
     from graphkit.drivers.sync import SyncDriver
-    from graphkit.drivers.termination import writing_on_sigterm
 
     door = Door(setting, given, config, options)
     audience = _audience(door, stream)
@@ -40,11 +41,11 @@ def events(
         emit = audience.emitter(driver.emit)
         request = door.request(driver.post, audience.listen, audience.below, emit)
         kernel = run(setting.program, request)
-        with writing_on_sigterm(request.writes_at_end), closing(driver.drive(kernel)) as emitted:
+        with _until_written(request), closing(driver.drive(kernel)) as emitted:
             end: End = yield from (emitted if audience.is_caller_alone else audience.attend(emitted))
         if door.frame is not None and end.waits:
             door.frame.pass_on(end.asked, end.status)
-    except ParentCommand as command:
+    except ChildCommand as command:
         raise _for_parent(setting.program, door, command) from None
     finally:
         driver.buffer.close()
@@ -59,10 +60,9 @@ async def aevents(
     options: RunOptions,
     stream: Stream | None,
     opened: list[AsyncDriver],
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[Batch, None]:
     """`events` on the running loop. The run's driver is put into `opened`; its `End` is found there."""
     from graphkit.drivers.aio import AsyncDriver
-    from graphkit.drivers.termination import writing_on_sigterm
 
     door = Door(setting, given, config, options)
     audience = _audience(door, stream)
@@ -73,21 +73,32 @@ async def aevents(
         emit = audience.emitter(driver.emit)
         request = door.request(driver.post, audience.listen, audience.below, emit)
         kernel = run(setting.program, request)
-        with writing_on_sigterm(request.writes_at_end):
+        with _until_written(request):
             async with aclosing(driver.drive(kernel)) as emitted:
                 alone = audience.is_caller_alone
-                async for event in emitted:
-                    if not alone:
-                        audience.hear(event)
-                    if alone or audience.wants(event):
-                        yield event
+                async for batch in emitted:
+                    if alone:
+                        yield batch
+                        continue
+                    for event in batch:
+                        if audience.tell(event):
+                            yield (event,)
         if door.frame is not None and driver.result.waits:
             door.frame.pass_on(driver.result.asked, driver.result.status)
-    except ParentCommand as command:
+    except ChildCommand as command:
         raise _for_parent(setting.program, door, command) from None
     finally:
         driver.buffer.close()
         door.close()
+
+
+def _until_written(request: Request) -> AbstractContextManager[None]:
+    """What a run that writes only at its end needs around it."""
+    if not request.writes_at_end:
+        return _NOTHING_AROUND
+    from graphkit.drivers.termination import writing_on_sigterm
+
+    return writing_on_sigterm()
 
 
 def undrained(end: End) -> End:
@@ -109,7 +120,7 @@ def _audience(door: Door, stream: Stream | None) -> Audience:
     return Audience(door.frame, stream, Printer(setting.program.name, printed, debug))
 
 
-def _for_parent(program: Program, door: Door, command: ParentCommand) -> BaseException:
+def _for_parent(program: Program, door: Door, command: ChildCommand) -> BaseException:
     if door.frame is not None:
         return command
     return InvalidUpdateError(

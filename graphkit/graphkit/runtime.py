@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from graphkit.control import RunControl
@@ -85,9 +85,21 @@ class Runtime(Generic[ContextT]):
     def drain_reason(self) -> str | None:
         return None if self.control is None else self.control.drain_reason
 
+    def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
+        """The same with every value of `other` that it was given, and that is no default."""
+        given = {
+            each.name: getattr(other, each.name)
+            for each in fields(Runtime)
+            if getattr(other, each.name) != getattr(_BLANK, each.name)
+        }
+        return replace(self, **given)
+
     def override(self, **changes: Any) -> Runtime[ContextT]:
         """The same with other values for the fields named."""
         return replace(self, **changes)
+
+
+_BLANK: Runtime[Any] = Runtime()
 
 
 def get_runtime(context_schema: type[ContextT] | None = None) -> Runtime[ContextT]:

@@ -40,43 +40,51 @@ def result_of(writes: Sequence[Write]) -> dict[str, Any]:
     return {key: values[0] if len(values) == 1 else {"$writes": values} for key, values in result.items()}
 
 
-def task(event: TaskStarted | TaskEnded) -> dict[str, Any]:
+def task_started(event: TaskStarted) -> dict[str, Any]:
     about = event.about
-    if isinstance(event, TaskStarted):
-        shown = {"id": about.id, "name": about.name, "input": event.input, "triggers": about.triggers}
-        metadata = about.metadata
-        return {**shown, "metadata": metadata} if metadata else shown
+    shown = {"id": about.id, "name": about.name, "input": event.input, "triggers": about.triggers}
+    metadata = about.metadata
+    if metadata:
+        shown["metadata"] = metadata
+    return shown
+
+
+def task_ended(event: TaskEnded) -> dict[str, Any]:
+    about, questions = event.about, event.interrupts
     return {
         "id": about.id,
         "name": about.name,
         "error": event.error,
         "result": {} if event.writes is None else result_of(returned(event)),
-        "interrupts": [asdict(question) for question in event.interrupts],
+        "interrupts": [asdict(question) for question in questions] if questions else [],
     }
 
 
 def checkpoint(event: CheckpointSaved) -> dict[str, Any]:
-    point = event.checkpoint
-    parent, metadata = point.parent_id, {"parents": {}, **point.described}
-    place = (event.namespace, metadata["parents"])
+    point, thread_id, namespace, tasks = event.checkpoint, event.thread_id, event.namespace, event.tasks
+    parent, metadata = point.parent_id, point.described
+    parents = metadata.setdefault("parents", {})
     return {
-        "config": config_at(event.thread_id, point.id, *place),
-        "parent_config": config_at(event.thread_id, parent, *place) if parent else None,
+        "config": config_at(thread_id, point.id, namespace, parents),
+        "parent_config": config_at(thread_id, parent, namespace, parents) if parent else None,
         "values": event.values,
         "metadata": metadata,
-        "next": [task.name for task in event.tasks],
-        "tasks": [_task_state(task, event.thread_id) for task in event.tasks],
+        "next": [task.name for task in tasks],
+        "tasks": [_task_state(task, thread_id) for task in tasks],
     }
 
 
 def _task_state(task: TaskState, thread_id: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": task.id, "name": task.name}
-    state = config_at(thread_id, None, task.inside) if task.inside else None
     if task.error is not None:
-        return {**shown, "error": task.error, "state": state}
-    if task.writes is not None:
-        shown["result"] = result_of(task.writes)
-    return {**shown, "interrupts": tuple(asdict(question) for question in task.interrupts), "state": state}
+        shown["error"] = task.error
+    else:
+        if task.writes is not None:
+            shown["result"] = result_of(task.writes)
+        questions = task.interrupts
+        shown["interrupts"] = tuple([asdict(question) for question in questions]) if questions else ()
+    shown["state"] = config_at(thread_id, None, task.inside) if task.inside else None
+    return shown
 
 
 def framed(event: TaskStarted | TaskEnded | CheckpointSaved) -> dict[str, Any]:
@@ -85,9 +93,10 @@ def framed(event: TaskStarted | TaskEnded | CheckpointSaved) -> dict[str, Any]:
     if isinstance(event, CheckpointSaved):
         point = event.checkpoint
         step, moment, kind, payload = point.step, point.created_at, "checkpoint", checkpoint(event)
+    elif isinstance(event, TaskStarted):
+        step, moment, kind, payload = event.about.step, time.time(), "task", task_started(event)
     else:
-        kind = "task" if isinstance(event, TaskStarted) else "task_result"
-        step, moment, payload = event.about.step, time.time(), task(event)
+        step, moment, kind, payload = event.about.step, time.time(), "task_result", task_ended(event)
     return {"step": step, "timestamp": iso(moment), "type": kind, "payload": payload}
 
 

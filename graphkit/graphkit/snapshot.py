@@ -24,12 +24,17 @@ from graphkit_checkpoint.records import Saved
 
 
 class Viewer:
-    """Shows the checkpoints of a graph and of the graphs inside it. `deep` shows those inside with each task."""
+    """Shows the checkpoints of a graph and of the graphs inside it. `deep` shows those inside with each task.
+    `namespace` is where the graph itself runs, if it is inside another one."""
 
-    def __init__(self, graph: CompiledGraph, saver: BaseCheckpointSaver, deep: bool = False) -> None:
+    def __init__(
+        self, graph: CompiledGraph, saver: BaseCheckpointSaver, deep: bool = False, *, namespace: str = ""
+    ) -> None:
         self.graph = graph
         self.saver = saver
         self.deep = deep
+        self.namespace = namespace
+        self._children: dict[tuple[int, str], list[CompiledGraph]] = {}
 
     def state(self, place: Position) -> StateSnapshot:
         """One checkpoint. A thread or namespace that does not exist gives an empty snapshot."""
@@ -45,13 +50,16 @@ class Viewer:
             return StateSnapshot(
                 values={}, next=(), config=config, metadata=None, created_at=None, parent_config=None
             )
-        # A namespace of nobody we know is shown as far as the outer graph's state keys go.
-        graph = graph_at(self.graph, place.namespace) or self.graph
-        return self._snapshot(graph, saved, place)
+        return self._snapshot(self._graph_at(place.namespace), saved, place)
+
+    def _graph_at(self, namespace: str) -> CompiledGraph:
+        """A namespace of nobody we know is shown as far as the outer graph's state keys go."""
+        inside = namespace[len(self.namespace) :].lstrip("|")
+        return graph_at(self.graph, inside) or self.graph
 
     def history(self, place: Position, **which: Any) -> Iterator[StateSnapshot]:
         """The checkpoints of a namespace, newest first; `which` as `BaseCheckpointSaver.history` takes it."""
-        graph = graph_at(self.graph, place.namespace) or self.graph
+        graph = self._graph_at(place.namespace)
         for saved in self.saver.history(place.thread_id, place.namespace, **which):
             yield self._snapshot(graph, saved, place._replace(checkpoint_id=saved.checkpoint.id))
 
@@ -82,7 +90,10 @@ class Viewer:
         self, graph: CompiledGraph, task: Task, place: Position
     ) -> RunnableConfig | StateSnapshot | None:
         """The graph that runs in a task: its config, or its state."""
-        children = [child for child in children_of(graph, task.name) if child.keeps is not False]
+        known = self._children.get((id(graph), task.name))
+        if known is None:  # looked for once: it means reading what the node's function refers to
+            known = self._children[id(graph), task.name] = children_of(graph, task.name)
+        children = [child for child in known if child.keeps is not False]
         if not children:
             return None
         base = below(place.namespace, task.name, task.id)

@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from typing import Any, Literal, Protocol, get_args
 
 from graphkit import shapes
-from graphkit.constants import INTERRUPT, START
+from graphkit.constants import INTERRUPT
 from graphkit.engine.events import (
+    Batch,
     CheckpointSaved,
     Custom,
     Event,
@@ -27,12 +28,14 @@ from graphkit.types import StreamMode
 
 OutputKeys = str | Sequence[str] | None
 Version = Literal["v1", "v2"]
-Chunks = Iterable[tuple[StreamMode, Any]]
+Chunks = Iterable[Any]
 
 LIVE = frozenset({"custom", "messages"})
 """The modes that show something while a node still runs."""
 
 _KINDS: Mapping[str, frozenset[str]] = {"debug": frozenset({"tasks", "checkpoints"})}
+_MODES = get_args(StreamMode)
+_VERSIONS = get_args(Version)
 
 
 class Abandonable(Protocol):
@@ -43,17 +46,23 @@ class AsyncChunks(AsyncIterator[Any]):
     """An async stream that ends its run when it is closed, and also when it is simply dropped.
 
     A dropped async generator is closed some time later by the loop; until then its run would own the thread.
+    `inner` yields lists of chunks.
     """
 
-    def __init__(self, inner: AsyncGenerator[Any, None], opened: Sequence[Abandonable]) -> None:
+    def __init__(self, inner: AsyncGenerator[Sequence[Any], None], opened: Sequence[Abandonable]) -> None:
         self._inner = inner
         self._opened = opened
+        self._left: Iterator[Any] = iter(())
 
     async def __anext__(self) -> Any:
-        with users_frames:
-            return await anext(self._inner)
+        while True:
+            for chunk in self._left:
+                return chunk
+            with users_frames:
+                self._left = iter(await anext(self._inner))
 
     async def aclose(self) -> None:
+        self._left = iter(())
         await self._inner.aclose()
 
     def __del__(self) -> None:
@@ -67,8 +76,8 @@ def check_modes(
     """The modes as a tuple. Raises `ValueError` naming an unknown one."""
     wanted: tuple[Any, ...] = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in wanted:
-        if mode not in get_args(StreamMode):
-            raise ValueError(f"{option} {mode!r} is unknown; use one of {', '.join(get_args(StreamMode))}")
+        if mode not in _MODES:
+            raise ValueError(f"{option} {mode!r} is unknown; use one of {', '.join(_MODES)}")
     return wanted
 
 
@@ -89,34 +98,45 @@ class Stream:
     ) -> None:
         wanted = check_modes(modes)
         if not wanted:
-            raise ValueError(f"stream_mode is empty; use one of {', '.join(get_args(StreamMode))}")
-        if version not in get_args(Version):
+            raise ValueError(f"stream_mode is empty; use one of {', '.join(_MODES)}")
+        if version not in _VERSIONS:
             raise ValueError(f"version must be 'v1' or 'v2', not {version!r}")
         self._program = program
         self._keys = _checked(output_keys, program)
         self._typed = version == "v2"
         self.depth = 0
         self._messages = Messages()
-        self._shapes: dict[type, list[Callable[[Any], Chunks]]] = {}
+        self._shapes: dict[type, list[tuple[StreamMode, Callable[[Any], Chunks]]]] = {}
         for mode in wanted:
             for kind, shape in self._shapes_of(mode).items():
-                self._shapes.setdefault(kind, []).append(shape)
+                self._shapes.setdefault(kind, []).append((mode, shape))
         self._bare = isinstance(modes, str)
         self.listen = frozenset(kind for mode in wanted for kind in _KINDS.get(mode, (mode,)))
         self.below = self.listen if subgraphs else frozenset()
         self.live = subgraphs or not LIVE.isdisjoint(wanted)
 
-    def parts(self, event: Event) -> list[Any]:
-        """What the consumer gets for an event."""
-        parts: list[Any] = []
-        for shape in self._shapes.get(type(event), ()):
-            parts += shape(event)
+    def parts(self, events: Batch) -> list[Any]:
+        """What the consumer gets for events."""
+        if self._typed or self.below:
+            return [
+                self._placed(mode, chunk, event) for event in events for mode, chunk in self.chunks(event)
+            ]
+        told = self._shapes.get
+        if self._bare:
+            return [chunk for event in events for _, shape in told(type(event), ()) for chunk in shape(event)]
+        return [
+            (mode, chunk)
+            for event in events
+            for mode, shape in told(type(event), ())
+            for chunk in shape(event)
+        ]
+
+    def _placed(self, mode: StreamMode, chunk: Any, event: Event) -> Any:
+        """A chunk with the run that it comes from."""
         if self._typed:
-            return [self._part(mode, chunk, event) for mode, chunk in parts]
-        if self.below:
-            namespace = namespace_of(event)
-            return [(namespace, chunk) if self._bare else (namespace, mode, chunk) for mode, chunk in parts]
-        return [chunk for _, chunk in parts] if self._bare else parts
+            return self._part(mode, chunk, event)
+        namespace = namespace_of(event)
+        return (namespace, chunk) if self._bare else (namespace, mode, chunk)
 
     def _part(self, mode: StreamMode, chunk: Any, event: Any) -> dict[str, Any]:
         part = {"type": mode, "ns": namespace_of(event), "data": chunk}
@@ -127,17 +147,23 @@ class Stream:
 
     def chunks(self, event: Event) -> Iterator[tuple[StreamMode, Any]]:
         """What an event means in each of the modes, in their order; most mean something in one or two."""
-        for shape in self._shapes.get(type(event), ()):
-            yield from shape(event)
+        for mode, shape in self._shapes.get(type(event), ()):
+            for chunk in shape(event):
+                yield mode, chunk
 
     def _shapes_of(self, mode: StreamMode) -> dict[type, Callable[[Any], Chunks]]:
         table: dict[StreamMode, dict[type, Callable[[Any], Chunks]]] = {
             "values": {StateChanged: self._values, Halted: self._halted_values},
             "updates": {TaskEnded: self._update, Halted: self._halted},
-            "custom": {Custom: lambda event: (("custom", event.value),)},
-            "tasks": {TaskStarted: self._task, TaskEnded: self._task},
-            "checkpoints": {CheckpointSaved: lambda event: (("checkpoints", shapes.checkpoint(event)),)},
-            "debug": dict.fromkeys((TaskStarted, TaskEnded, CheckpointSaved), self._debug),
+            "custom": {Custom: lambda event: (event.value,)},
+            "tasks": {
+                TaskStarted: lambda event: (shapes.task_started(event),),
+                TaskEnded: lambda event: (shapes.task_ended(event),),
+            },
+            "checkpoints": {CheckpointSaved: lambda event: (shapes.checkpoint(event),)},
+            "debug": dict.fromkeys(
+                (TaskStarted, TaskEnded, CheckpointSaved), lambda event: (shapes.framed(event),)
+            ),
             "messages": {MessageChunk: self._written, TaskStarted: self._started, TaskEnded: self._returned},
         }
         return table[mode]
@@ -145,14 +171,14 @@ class Stream:
     # States
 
     def _values(self, event: StateChanged) -> Chunks:
-        values = self._shown(event)
-        return () if values is NOTHING else (("values", values),)
+        values = event.values if self._keys is None else self._shown(event)
+        return () if values is NOTHING else (values,)
 
     def _halted_values(self, event: Halted) -> Chunks:
         if not event.interrupts:
             return ()
         shown = self._shown(event)
-        return (("values", {**(shown if isinstance(shown, dict) else {}), INTERRUPT: event.interrupts}),)
+        return ({**(shown if isinstance(shown, dict) else {}), INTERRUPT: event.interrupts},)
 
     def data(self, event: StateChanged | Halted) -> Any:
         """The values that are wanted, as an instance of the output schema if that has any; None if there are
@@ -177,13 +203,14 @@ class Stream:
     # Tasks
 
     def _update(self, event: TaskEnded) -> Chunks:
-        name = event.about.name
-        if event.writes is None or name == START:
+        if event.writes is None:
             return ()
-        update: dict[str, Any] = {name: self._kept(event)}
+        narrowed = self._keys is not None or event.whole
+        kept = self._kept(event) if narrowed else update_of(event.writes)
+        update: dict[str, Any] = {event.about.name: kept}
         if event.cached:
             update["__metadata__"] = {"cached": True}
-        return (("updates", update),)
+        return (update,)
 
     def _kept(self, event: TaskEnded) -> Any:
         """A task's writes to the keys that are wanted, as an update."""
@@ -198,28 +225,20 @@ class Stream:
         return update_of([write for write in writes if write[0] in keys])
 
     def _halted(self, event: Halted) -> Chunks:
-        return (("updates", {INTERRUPT: event.interrupts}),)
-
-    def _task(self, event: TaskStarted | TaskEnded) -> Chunks:
-        return () if event.about.name == START else (("tasks", shapes.task(event)),)
-
-    def _debug(self, event: TaskStarted | TaskEnded | CheckpointSaved) -> Chunks:
-        hidden = not isinstance(event, CheckpointSaved) and event.about.name == START
-        return () if hidden else (("debug", shapes.framed(event)),)
+        return ({INTERRUPT: event.interrupts},)
 
     # Messages
 
     def _written(self, event: MessageChunk) -> Chunks:
         said = self._messages.written(event)
-        return () if said is None else (("messages", said),)
+        return () if said is None else (said,)
 
     def _started(self, event: TaskStarted) -> Chunks:
         self._messages.started(event)
         return ()
 
     def _returned(self, event: TaskEnded) -> Chunks:
-        for said in self._messages.returned(event):
-            yield "messages", said
+        return self._messages.returned(event)
 
 
 NOTHING: Any = object()
@@ -229,16 +248,17 @@ class Output:
     """What `invoke` returns. The end of a run tells it, unless keys are asked for that the output does not have."""
 
     def __init__(self, program: Program, keys: OutputKeys, version: Version) -> None:
-        if version not in get_args(Version):
+        if version not in _VERSIONS:
             raise ValueError(f"version must be 'v1' or 'v2', not {version!r}")
         self._program = program
         self._typed = version == "v2"
         self.stream = None if keys is None else Stream(program, "values", output_keys=keys)
         self._latest: Any = None
 
-    def take(self, event: Any) -> None:
+    def take(self, events: Iterable[Any]) -> None:
         assert self.stream is not None
-        self._latest = self.stream.data(event)
+        for event in events:
+            self._latest = self.stream.data(event)
 
     def of(self, end: End) -> Any:
         values = end.values if self.stream is None else self._latest

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from graphkit.compiled import CompiledGraph
+from graphkit.engine.identity import call_at, call_of
 from graphkit.errors import InvalidPromptError
 from graphkit.types import Interrupt
 from graphkit_checkpoint.admission import check_thread_id
@@ -26,6 +27,7 @@ from graphkit_prebuilt.halting import Halt, HaltSignal
 from graphkit_prebuilt.hooks.catalogue import AgentInitializedEvent
 from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
+from graphkit_prebuilt.host_thread import Within
 from graphkit_prebuilt.loop.invocation import invocation_of
 from graphkit_prebuilt.loop.program import EVERYTHING, Heard, program_of
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
@@ -48,6 +50,7 @@ from graphkit_prebuilt.threads import Threads
 from graphkit_prebuilt.tools.agents import AgentAsTool
 from graphkit_prebuilt.tools.box import ToolRegistry
 from graphkit_prebuilt.tools.executors import ConcurrentToolExecutor, ToolExecutor
+from graphkit_prebuilt.tools.requests import RequestTool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -124,19 +127,19 @@ class Agent:
         self.record_direct_tool_call = record_direct_tool_call
         self.trace_attributes = attributes_of(trace_attributes)
         self.tool_executor = ConcurrentToolExecutor() if tool_executor is None else tool_executor
-        self.tool_registry = ToolRegistry()
-        self.tool_registry.process(tools or ())
+        self.hooks = HookRegistry()
+        self.tool_registry = ToolRegistry(self.hooks)
+        self.tool_registry.process_tools(tools or ())
         self.store = store
         self.session_manager = session_manager
         self.saver, self._thread_id = place_of(self, session_manager, checkpointer)
         self._graphs: dict[tuple[Heard, bool, bool], CompiledGraph] = {}
-        self.threads = Threads(self)
+        self.threads = Threads(AgentThread, self)
         self.begins_with = beginning_of(messages, state)
         self.conversation_manager = (
             SlidingWindowConversationManager() if conversation_manager is None else conversation_manager
         )
         self.retry_strategy = ModelRetryStrategy() if retry_strategy is DEFAULT else retry_strategy
-        self.hooks = HookRegistry()
         self.middleware = MiddlewareRegistry()
         for provider in (self.conversation_manager, self.retry_strategy):
             if provider is not None:
@@ -324,14 +327,19 @@ class Agent:
     # As a part of something
 
     def as_tool(
-        self, *, name: str | None = None, description: str | None = None, preserve_context: bool = False
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        preserve_context: bool = False,
+        delegate: bool = False,
     ) -> AgentAsTool:
         """This agent as a tool of another one; see `AgentAsTool`. Its name and description are the agent's own
-        unless given; `tools=[agent]` means `agent.as_tool()`.
+        unless given; `tools=[agent]` means `agent.as_tool()`. With `delegate` its answer ends the turn.
 
         Raises `InvalidToolUseNameException` for a name that a model cannot call a tool by.
         """
-        return AgentAsTool(self, name or self.name, description, preserve_context)
+        return AgentAsTool(self, name or self.name, description, preserve_context, delegate)
 
     def as_node(
         self,
@@ -425,13 +433,28 @@ class Agent:
         """
         self._here.set_plugin_state(name, state, per_invocation=per_invocation)
 
-    def cancel(self, message: str | None = None) -> None:
+    def cancel(self, message: str | None = None, *, after_current_tools: bool = False) -> None:
         """End the request that runs here, else the one of the agent's own conversation, or its next one, at the
-        next place where that leaves the conversation complete: its result has the stop reason "cancelled"."""
-        self._here.cancel(message)
+        next place where that leaves the conversation complete: its result has the stop reason "cancelled". `message`
+        is then what the agent says last. With `after_current_tools` the calls of tools that the model has made, if it
+        has, run to their end; a request without them is not ended."""
+        self._here.cancel(message, after_current_tools=after_current_tools)
 
     @property
     def _here(self) -> AgentThread:
         """The conversation of the request that runs here, else the agent's own."""
         running = invocation_of(self)
-        return self.thread(None if running is None else running.thread_id)
+        if running is None:
+            return self.thread()
+        return running.thread or self.thread(running.thread_id)
+
+    def thread_within(self, thread_id: str, within: Within) -> AgentThread:
+        """The conversation as it rests inside of the thread of what is around it."""
+        return AgentThread(self, thread_id, within)
+
+    def member_in(self, part: str) -> Any:
+        """The agent or orchestrator that runs, as a tool, in this part of a namespace; None for any other."""
+        key = part.split(":")[-1]
+        tools = [tool for tool in self.tool_registry.registry.values() if isinstance(tool, RequestTool)]
+        names = [call_at(key)[1].name] if key.count("-") == 2 else []
+        return next((tool.target for tool in tools if call_of(tool.tool_name, "").name in names), None)

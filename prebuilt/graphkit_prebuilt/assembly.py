@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from graphkit.errors import ModelStreamError
 from graphkit_prebuilt.content import ContentBlock, Message
@@ -66,18 +66,13 @@ class Assembly:
                 f"the model streamed {_shown(chunk)}, which is no chunk: a chunk is a dict"
             )
         try:
-            if (event := chunk.get("contentBlockDelta")) is not None:
-                return self._delta(event)
-            if (event := chunk.get("contentBlockStart")) is not None:
-                return self._start(event)
-            if (event := chunk.get("contentBlockStop")) is not None:
-                return self._stop(event)
-            if (event := chunk.get("messageStop")) is not None:
-                return self._message_stop(event)
-            if (event := chunk.get("metadata")) is not None:
-                self._metadata(event)
-            elif (event := chunk.get("redactContent")) is not None:
-                self._redact(event)
+            if len(chunk) == 1:
+                ((kind, event),) = chunk.items()
+                take = _TAKE.get(kind)
+                return None if take is None or event is None else take(self, event)
+            for kind, take in _TAKE.items():
+                if (event := chunk.get(kind)) is not None:
+                    return take(self, event)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelStreamError(
                 f"the model streamed {_shown(chunk)}, which is malformed: {type(error).__name__}: {error}"
@@ -95,7 +90,7 @@ class Assembly:
 
     def _start(self, event: Mapping[str, Any]) -> ContentBlock | None:
         index = event.get("contentBlockIndex")
-        ended = self._ended_by(index)
+        ended = self._ended_by(index) if self._blocks else None
         call = (event.get("start") or {}).get("toolUse")
         block = self._opened(index)
         if call:
@@ -151,14 +146,15 @@ class Assembly:
         self._stopped = True
         return ended
 
-    def _metadata(self, event: Mapping[str, Any]) -> None:
+    def _metadata(self, event: Mapping[str, Any]) -> ContentBlock | None:
         usage: Any = self.usage
         usage.update(_numbers(event.get("usage")))
         usage["totalTokens"] = max(usage["totalTokens"], usage["inputTokens"] + usage["outputTokens"])
         metrics: Any = self.metrics
         metrics.update(_numbers(event.get("metrics")))
+        return None
 
-    def _redact(self, event: Mapping[str, Any]) -> None:
+    def _redact(self, event: Mapping[str, Any]) -> ContentBlock | None:
         if (text := event.get("redactAssistantContentMessage")) is not None:
             self._content = [{"text": text}]
             self._blocks.clear()
@@ -166,6 +162,7 @@ class Assembly:
             self._current = None
             if self._stopped and self.stop_reason == "tool_use":
                 self.stop_reason = "end_turn"
+        return None
 
     # --- Open blocks ---
 
@@ -229,6 +226,17 @@ class Assembly:
         self._ids.add(given)
         what = block.input if block.input is not None else _meant(whole("".join(block.pieces)))
         return {"toolUseId": given, "name": block.name, "input": what}
+
+
+_TAKE: Final[Mapping[Any, Callable[[Assembly, Any], ContentBlock | None]]] = {
+    "contentBlockDelta": Assembly._delta,
+    "contentBlockStart": Assembly._start,
+    "contentBlockStop": Assembly._stop,
+    "messageStop": Assembly._message_stop,
+    "metadata": Assembly._metadata,
+    "redactContent": Assembly._redact,
+}
+"""What is done with a chunk, by its key. Of one with several keys the first of these counts."""
 
 
 def _grow(block: _Block, kind: str, piece: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ class ToolResult(TypedDict):
     toolUseId: str
     status: ToolResultStatus
     content: list[ToolResultContent]
+    structuredContent: NotRequired[Any]  # of a tool of an MCP server: for programs, no model is sent it
 
 
 class ToolChoiceAuto(TypedDict):

@@ -20,6 +20,8 @@ from graphkit_prebuilt.log import DELETED, unfinished
 __all__ = ["Messages", "at_rest", "copied", "dangling", "edit", "last", "length", "view"]
 
 HEAD: Final = "head"
+_FIXED: Final = frozenset({str, int, bytes, type(None), bool, float})
+
 WHOLE: Final[Mapping[str, Any]] = {"parts": [], "first": 0}
 """The head of a conversation that is its log."""
 
@@ -69,13 +71,13 @@ def at_rest(messages: Sequence[Message]) -> Sequence[Message]:
 def copied(value: Any) -> Any:
     """A copy that shares nothing with the original that could be changed."""
     kind = type(value)
-    if kind is str or kind is int or kind is bytes or value is None or kind is bool or kind is float:
-        return value
-    if kind is dict:
-        return {key: copied(one) for key, one in value.items()}
-    if kind is list:
-        return [copied(one) for one in value]
-    return deepcopy(value)
+    if kind is not dict and kind is not list:
+        return value if kind in _FIXED else deepcopy(value)
+    copy = value.copy()
+    for key, one in value.items() if kind is dict else enumerate(value):
+        if type(one) not in _FIXED:
+            copy[key] = copied(one)
+    return copy
 
 
 def edit(
@@ -170,7 +172,8 @@ class Messages(list[Message]):
             if entry is None or entry.place is None:
                 parts.append(copied(message))
                 continue
-            changes |= edit(entry.place, entry.stored, message, self._edits)
+            if message != entry.stored:
+                changes |= edit(entry.place, entry.stored, message, self._edits)
             if parts and isinstance(parts[-1], list) and parts[-1][1] == entry.place:
                 parts[-1][1] += 1
             else:
@@ -297,7 +300,7 @@ def _changed(log: list[Message], edits: Mapping[str, Any]) -> list[Message]:
 
 
 def _shown(entries: Iterable[_Entry], known: Mapping[int, Message]) -> list[_Entry]:
-    return [entry._replace(shown=known.get(id(entry.stored)) or copied(entry.stored)) for entry in entries]
+    return [_Entry(place, stored, known.get(id(stored)) or copied(stored)) for place, stored, _ in entries]
 
 
 def _check(messages: Iterable[Any]) -> None:

@@ -22,9 +22,9 @@ from graphkit_prebuilt.log import DELETED, UNFINISHED, unfinished
 from graphkit_prebuilt.loop.directed import AGAIN, COMPLETED, RESTORED
 
 if TYPE_CHECKING:
-    from graphkit_prebuilt.plugins import Plugin
+    from graphkit_prebuilt.plugins import MultiAgentPlugin
 
-__all__ = ["ResumeDirective", "Way", "chosen", "way_of"]
+__all__ = ["ResumeDirective", "Way", "chosen", "way_of", "way_of_team"]
 
 Writes = dict[str, Any]
 
@@ -43,7 +43,7 @@ class ResumeDirective:
     conversation has already stays.
 
     `halts` are those of the plugin's `agent.halts` that end; the others stay, and what they have halted does not run.
-    None ends all.
+    None ends all. Of an orchestrator that is halted itself, and no agent in it, this is all that can be said.
     """
 
     skip_model_call: bool | None = None
@@ -59,7 +59,9 @@ class Way(NamedTuple):
     anew: bool = False
 
 
-def chosen(directive: ResumeDirective, halts: Mapping[str, Halt], plugin: Plugin) -> dict[str, Halt]:
+def chosen(
+    directive: ResumeDirective, halts: Mapping[str, Halt], plugin: MultiAgentPlugin
+) -> dict[str, Halt]:
     """The halts that a directive ends. Raises `InvalidDirectiveError`."""
     if directive.halts is None:
         return dict(halts)
@@ -72,8 +74,18 @@ def chosen(directive: ResumeDirective, halts: Mapping[str, Halt], plugin: Plugin
     return {id: halts[id] for id in ended}
 
 
+def way_of_team(directive: ResumeDirective, plugin: MultiAgentPlugin) -> Way:
+    """`way_of` for an orchestrator, which calls no model. Raises `InvalidDirectiveError`."""
+    if directive != ResumeDirective(halts=directive.halts):
+        raise InvalidDirectiveError(
+            f"on_resume of plugin {plugin.name!r} returned {directive!r:.300}; an orchestrator calls no model and no "
+            f"tools, so that its directive can say nothing but which halts end"
+        )
+    return Way({})
+
+
 def way_of(
-    directive: ResumeDirective, halts: Mapping[str, Halt], snapshot: StateSnapshot, plugin: Plugin
+    directive: ResumeDirective, halts: Mapping[str, Halt], snapshot: StateSnapshot, plugin: MultiAgentPlugin
 ) -> Way:
     """What a directive comes to. Raises `InvalidDirectiveError`."""
     wrong = f"on_resume of plugin {plugin.name!r} returned a directive"

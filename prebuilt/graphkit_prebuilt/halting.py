@@ -1,42 +1,38 @@
 """Halting: a callback or a tool stops the loop, and the caller gets a result that says why.
 
-A halt is kept as a question is: the task that halted asks something that only `agent.resume` answers. So it is
-durable, advances nothing, lets the calls beside it run to their end, and the task runs again from its top when it is
-resumed. It halts again if what made it halt is still so: whoever halts looks at what has changed since, in the state
-of its plugin for instance.
+A halt is kept as a question is: the task that halted asks something that only `resume` answers. So it is
+durable, advances nothing, lets the calls beside it run to their end, comes out of whatever is around the agent, and
+the task runs again from its top when it is resumed. It halts again if what made it halt is still so: whoever halts
+looks at what has changed since, in the state of its plugin for instance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
+from graphkit.engine.answers import Directed
 from graphkit.errors import GraphBubbleUp, GraphInterrupt, HaltedTwiceError, UnserializableStateError
 from graphkit.frame import current
 from graphkit.types import Interrupt
 from graphkit_checkpoint.serde import fingerprint, register_type
 from graphkit_prebuilt.loop.invocation import here
 
-__all__ = ["Halt", "HaltSignal", "halt", "halts_in", "questions_in"]
+__all__ = ["Halt", "HaltSignal", "Halted", "halt", "halts_in", "questions_in"]
 
-RESUMED: Final = "graphkit:resumed"
-"""What answers a halt."""
-_ONLY_RESUMED: Final = {
-    "const": RESUMED,
-    "description": "The agent was halted, not asked: agent.resume() goes on.",
-}
 _NUMBER: Final = "halts"
 
 
 class HaltSignal(GraphBubbleUp):
-    """Raised or returned by a callback of any hook, a middleware or a tool, it stops the agent at this point.
+    """Raised or returned by a callback of any hook, a middleware, a tool or a function that is a node, it stops the
+    agent or orchestrator at this point, with everything around it.
 
-    The request ends with an `AgentResult` of this `stop_reason`, a text of any kind, and with `data`, anything that
-    can be stored. `resumable` says whether `agent.resume(plugin, data)` may go on with the turn; a new prompt leaves it
-    in either case. `plugin` is the name of the plugin that halts, by default the one whose method or tool this
-    comes from; None for what belongs to no plugin. The other callbacks of the event, and the calls of tools beside
-    this one, run to their end; they may halt and ask too.
+    The request ends with an `AgentResult` or `MultiAgentResult` of this `stop_reason`, a text of any kind, and with
+    `data`, anything that can be stored. `resumable` says whether `resume(plugin, data)` may go on with the turn; a new
+    prompt leaves it in either case. `plugin` is the name of the plugin that halts, by default the one whose method or
+    tool this comes from; None for what belongs to no plugin. The other callbacks of the event, the calls of tools and
+    the nodes beside this one run to their end; they may halt and ask too.
 
     Derived from `BaseException`, so that `except Exception` lets it pass. Raises `TypeError` for a stop reason that is
     no text, `ValueError` for an empty one.
@@ -60,9 +56,10 @@ class HaltSignal(GraphBubbleUp):
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Why an agent has stopped. `id` is its own among the halts of a thread; `at_model` says that the model was about
-    to be called."""
+    """Why an agent or orchestrator has stopped. `id` is its own among the halts of a thread; `at_model` says that the
+    model was about to be called."""
 
+    answered_by: ClassVar[type] = Directed
     stop_reason: str
     data: Any = None
     resumable: bool = True
@@ -72,6 +69,28 @@ class Halt:
 
 
 register_type(Halt, name="graphkit:Halt")
+
+
+class Halted:
+    """What results tell of `halts`, the first of them: the others stand beside it."""
+
+    __slots__ = ()
+    halts: Sequence[Halt]
+
+    @property
+    def data(self) -> Any:
+        """What the halt came with; None without one."""
+        return self.halts[0].data if self.halts else None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether `resume(result.plugin, ...)` may go on after the halt; False without one."""
+        return bool(self.halts) and self.halts[0].resumable
+
+    @property
+    def plugin(self) -> str | None:
+        """The name of the plugin that has halted, if one has."""
+        return self.halts[0].plugin if self.halts else None
 
 
 def halt(signal: HaltSignal, plugin: str | None = None) -> NoReturn:
@@ -105,7 +124,7 @@ def halt(signal: HaltSignal, plugin: str | None = None) -> NoReturn:
         plugin,
         frame.attempt.node.name == "model" and not _has_answered(frame.kept),
     )
-    frame.ask(halt, f"{plugin or ''}:{number}", _ONLY_RESUMED, within="halt")
+    frame.ask(halt, f"{plugin or ''}:{number}", None, within="halt")
     raise AssertionError("no halt of this number can have been answered")
 
 

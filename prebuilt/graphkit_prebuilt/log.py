@@ -143,6 +143,10 @@ def _addition(
             raise _unasked(results[0], key)
         if len(said) < 2 or not any(map(_calls, said[:-1])):
             return _Addition(said)
+    elif not said and not closes and not batch.given and [*map(_call_of, results)] == [*batch.calls]:
+        return _Addition(
+            [{"role": "user", "content": [{"toolResult": one["toolResult"]} for one in results]}]
+        )
     added: list[Message] = []
     merged = False
     if batch is not None and results:
@@ -169,9 +173,14 @@ def _addition(
 def _with(batch: Batch, results: Sequence[dict[str, Any]], key: str) -> tuple[Any, ...]:
     """What the message after the calls holds with these results. Their order is made right by `_message`."""
     for write in results:
-        if write.get("call", write["toolResult"]["toolUseId"]) not in batch.calls:
+        if _call_of(write) not in batch.calls:
             raise _unasked(write, key)
     return (*batch.given, *results)
+
+
+def _call_of(result: Mapping[str, Any]) -> Any:
+    """The id of the call that this is the result of."""
+    return result["call"] if "call" in result else result["toolResult"]["toolUseId"]
 
 
 def _message(batch: Batch, fill: bool) -> Message:

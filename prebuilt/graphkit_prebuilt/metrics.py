@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graphkit_prebuilt.streaming import Metrics, Usage
@@ -11,20 +11,37 @@ from graphkit_prebuilt.streaming import Metrics, Usage
 
 @dataclass(slots=True)
 class ToolMetrics:
-    """The calls of one tool in a request; `total_time` in seconds."""
+    """The calls of one tool in a request; `tool` is the last of them, `total_time` in seconds."""
 
+    tool: Mapping[str, Any] = field(default_factory=dict)
     call_count: int = 0
     success_count: int = 0
     error_count: int = 0
     total_time: float = 0.0
 
-    def add(self, seconds: float, success: bool) -> None:
+    def add(self, use: Mapping[str, Any], seconds: float, success: bool) -> None:
+        self.tool = use
         self.call_count += 1
         self.total_time += seconds
         if success:
             self.success_count += 1
         else:
             self.error_count += 1
+
+
+@dataclass(frozen=True, slots=True)
+class CycleMetrics:
+    """What one call of the model took."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationMetrics:
+    """What all calls of the model in a request took, and each of them."""
+
+    usage: Usage
+    cycles: list[CycleMetrics]
 
 
 class RequestMetrics:
@@ -38,15 +55,15 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self._calls: list[tuple[Usage, Metrics, float]] = []
-        self._tools: list[tuple[str, float, bool]] = []
+        self._tools: list[tuple[Mapping[str, Any], float, bool]] = []
 
     def add_call(self, usage: Usage, metrics: Metrics, seconds: float) -> None:
         """The model has answered."""
         self._calls.append((usage, metrics, seconds))
 
-    def add_tool(self, name: str, seconds: float, success: bool) -> None:
+    def add_tool(self, use: Mapping[str, Any], seconds: float, success: bool) -> None:
         """A tool has returned or failed."""
-        self._tools.append((name, seconds, success))
+        self._tools.append((use, seconds, success))
 
     @property
     def cycle_count(self) -> int:
@@ -76,9 +93,32 @@ class RequestMetrics:
     def tool_metrics(self) -> dict[str, ToolMetrics]:
         """The calls of each tool, by its name."""
         found: dict[str, ToolMetrics] = {}
-        for name, seconds, success in self._tools:
-            found.setdefault(name, ToolMetrics()).add(seconds, success)
+        for use, seconds, success in self._tools:
+            found.setdefault(use["name"], ToolMetrics()).add(use, seconds, success)
         return found
+
+    @property
+    def agent_invocations(self) -> list[InvocationMetrics]:
+        """This request, if it has called the model: a list, as Strands has it."""
+        cycles = [CycleMetrics(usage) for usage, _, _ in self._calls]
+        return [InvocationMetrics(self.accumulated_usage, cycles)] if cycles else []
+
+    @property
+    def latest_agent_invocation(self) -> InvocationMetrics | None:
+        return next(iter(self.agent_invocations), None)
+
+    @property
+    def latest_context_size(self) -> int | None:
+        """The tokens that the last call of the model read, with those that were cached."""
+        return tokens_read(self._calls[-1][0]) if self._calls else None
+
+    @property
+    def projected_context_size(self) -> int | None:
+        """The same with what the model then said: what the next call will read at least."""
+        if not self._calls:
+            return None
+        usage = self._calls[-1][0]
+        return tokens_read(usage) + usage["outputTokens"]
 
     def get_summary(self) -> dict[str, Any]:
         """All of it as one dict that can be written as JSON."""
@@ -90,7 +130,17 @@ class RequestMetrics:
             "accumulated_usage": dict(self.accumulated_usage),
             "accumulated_metrics": dict(self.accumulated_metrics),
             "tool_usage": {name: _shown(tool) for name, tool in self.tool_metrics.items()},
+            "agent_invocations": [asdict(one) for one in self.agent_invocations],
         }
+
+
+def tokens_read(usage: Usage) -> int:
+    """What a call of a model has read. Some providers count what was cached as input, others beside it: the total
+    tells which."""
+    read = usage["inputTokens"]
+    if read + usage["outputTokens"] == usage["totalTokens"]:
+        return read
+    return read + usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
 
 
 def _add(total: Any, more: Mapping[str, Any]) -> None:
@@ -99,11 +149,19 @@ def _add(total: Any, more: Mapping[str, Any]) -> None:
 
 
 def _shown(tool: ToolMetrics) -> dict[str, Any]:
+    use = tool.tool
     return {
-        "call_count": tool.call_count,
-        "success_count": tool.success_count,
-        "error_count": tool.error_count,
-        "total_time": tool.total_time,
-        "average_time": tool.total_time / tool.call_count if tool.call_count else 0,
-        "success_rate": tool.success_count / tool.call_count if tool.call_count else 0,
+        "tool_info": {
+            "tool_use_id": use.get("toolUseId"),
+            "name": use.get("name"),
+            "input_params": use.get("input"),
+        },
+        "execution_stats": {
+            "call_count": tool.call_count,
+            "success_count": tool.success_count,
+            "error_count": tool.error_count,
+            "total_time": tool.total_time,
+            "average_time": tool.total_time / tool.call_count,
+            "success_rate": tool.success_count / tool.call_count,
+        },
     }

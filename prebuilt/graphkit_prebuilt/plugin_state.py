@@ -7,15 +7,17 @@ and tools of several tasks may change one state: what was written last stays, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from graphkit.channels import MISSING
 from graphkit.errors import UnknownPluginError, UnserializableStateError
-from graphkit.types import Overwrite
+from graphkit.frame import Frame, running
+from graphkit.types import Overwrite, StateSnapshot
 from graphkit_checkpoint.serde import fingerprint
 from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.log import DELETED, Keyed
@@ -26,15 +28,22 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_PIECES",
     "PARTS",
-    "LivePieces",
     "Part",
     "Pieces",
     "PluginStates",
+    "RestingStates",
+    "RunningStates",
     "Stamped",
     "check_types",
-    "newer",
+    "end_turn",
+    "given_back",
+    "settle",
+    "taken",
+    "tentative",
 ]
 
+CLEARED: Final = Overwrite({})
+"""The write that ends the turn for those who have kept something for as long as it lasts."""
 Part = Literal["plugins", "turn"]
 """The channel: `plugins` lasts as long as the conversation, `turn` as long as the turn."""
 NO_PIECES: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -109,43 +118,28 @@ def _order(path: Path) -> Any:
     return len(path), [step if type(step) is int else 0 for step in path]
 
 
-class LivePieces(NamedTuple):
-    """The pieces as they are `stored`, and as they are with what was set since."""
+class PluginStates(ABC):
+    """The states of the `plugins` of an agent or orchestrator, as they are here and now; `guard` is held while one is
+    changed."""
 
-    stored: Mapping[Any, Any]
-    pieces: Pieces
+    plugins: Mapping[str, Any]
+    guard: AbstractContextManager[Any]
 
+    @abstractmethod
+    def pieces(self, part: Part) -> Mapping[Any, Any]:
+        """All pieces."""
 
-def newer(pieces: Mapping[Any, Any], stored: Mapping[Any, Any]) -> Pieces:
-    """Those of these pieces that were written after the ones that are stored."""
-    return {path: piece for path, piece in pieces.items() if path not in stored or piece[0] > stored[path][0]}
-
-
-class PluginStates:
-    """The states of an agent's plugins, as they are here and now.
-
-    `read(part)` gives all pieces, `write(part, pieces)` changes some; `guard` is held between the two.
-    """
-
-    def __init__(
-        self,
-        plugins: Mapping[str, Any],
-        read: Callable[[Part], Mapping[Any, Any]],
-        write: Callable[[Part, Pieces], None],
-        guard: AbstractContextManager[Any],
-    ) -> None:
-        self._plugins = plugins
-        self._read = read
-        self._write = write
-        self._guard = guard
+    @abstractmethod
+    def write(self, part: Part, pieces: Pieces) -> None:
+        """Change some."""
 
     def get(self, name: str, part: Part) -> Any:
         """The state of a plugin. Raises `UnknownPluginError`, and `ValueError` for one that is not of the type that
         the plugin declares."""
         kind = self._type_of(name, part)
-        found = put_together(self._read(part), name)
+        found = put_together(self.pieces(part), name)
         if kind is None:
-            if found is MISSING and name not in self._plugins:
+            if found is MISSING and name not in self.plugins:
                 raise self._unknown(name)
             return None if found is MISSING else found
         return _made(kind, found, name)
@@ -153,14 +147,14 @@ class PluginStates:
     def set(self, name: str, state: Any, part: Part) -> None:
         """Keep a state, None for nothing. Raises `UnknownPluginError`, `ValueError` for what is not of the type that
         the plugin declares, `UnserializableStateError` for what cannot be stored."""
-        if name not in self._plugins:
+        if name not in self.plugins:
             raise self._unknown(name)
         kind = self._type_of(name, part)
         if kind is not None and state is not None:
             state = _dumped(kind, state, name)
         new = {} if state is None else dict(taken_apart((name,), state))
-        with self._guard:
-            old = self._read(part)
+        with self.guard:
+            old = self.pieces(part)
             number = 1 + max((piece[0] for piece in old.values() if type(piece) is list), default=0)
             changes = {
                 path: [number, copied(value)]
@@ -182,16 +176,138 @@ class PluginStates:
                     f"the state of plugin {name!r} cannot be stored: {error}"
                 ) from error
             if changes:
-                self._write(part, changes)
+                self.write(part, changes)
 
     def _type_of(self, name: str, part: Part) -> Any:
-        plugin = self._plugins.get(name)
+        plugin = self.plugins.get(name)
         if plugin is None:
             return None
         return plugin.state_type if part == "plugins" else plugin.invocation_state_type
 
     def _unknown(self, name: Any) -> UnknownPluginError:
-        return UnknownPluginError(f"the agent has no plugin {name!r}; it has {list(self._plugins)}")
+        return UnknownPluginError(f"there is no plugin {name!r}; there are {list(self.plugins)}")
+
+
+class Running(Protocol):
+    """A request of an agent or orchestrator: `values` are the channels as the running task sees them, `states` those of
+    its plugins if it has needed any."""
+
+    states: RunningStates | None
+
+    @property
+    def agent(self) -> Any: ...
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+    @property
+    def guard(self) -> AbstractContextManager[Any]: ...
+
+
+class RunningStates(PluginStates):
+    """Those in a request. What is set is kept whatever becomes of the task that sets it."""
+
+    def __init__(self, request: Running) -> None:
+        self.request = request
+        self.plugins, self.guard = request.agent.plugins, request.guard
+        self._live: dict[
+            Part, tuple[Mapping[Any, Any], Pieces]
+        ] = {}  # as stored, and with what was set since
+        self._set: dict[Part, Pieces] = {}
+
+    def pieces(self, part: Part) -> Pieces:
+        stored, live = self.request.values.get(part) or NO_PIECES, self._live.get(part)
+        if live is None or live[0] is not stored:
+            live = self._live[part] = stored, {**stored, **self.unsettled(part)}
+        return live[1]
+
+    def write(self, part: Part, pieces: Pieces) -> None:
+        frame = running("set_plugin_state()")
+        self.pieces(part).update(pieces)
+        self._set.setdefault(part, {}).update(pieces)
+        frame.amend(part, pieces)
+
+    def unsettled(self, part: Part) -> Pieces:
+        """What was set in this request that is newer than what the running task sees as stored."""
+        stored = self.request.values.get(part) or NO_PIECES
+        newer = self._set.get(part, NO_PIECES).items()
+        return {path: piece for path, piece in newer if path not in stored or piece[0] > stored[path][0]}
+
+    def forget(self, part: Part) -> None:
+        """What was set is about to be taken away."""
+        self._set.pop(part, None)
+
+
+def settle(request: Running, frame: Frame) -> None:
+    """The request comes to rest. What tasks that have finished have set is stored with them, when the superstep is;
+    those that run before are to see it."""
+    states = request.states
+    if states is not None:
+        for part in PARTS:
+            if changed := states.unsettled(part):
+                frame.amend(part, changed)
+
+
+def end_turn(request: Running, writes: dict[str, Any]) -> None:
+    """These writes end the turn, and with it what plugins keep for as long."""
+    states = request.states
+    if request.values.get("turn") or (states is not None and states.unsettled("turn")):
+        writes["turn"] = CLEARED
+    if states is not None:
+        states.forget("turn")
+
+
+class Resting(Protocol):
+    """A thread on which nothing runs. `pieces` are those that plugins have set since the last request; `keep` says that
+    there is something to keep."""
+
+    pieces: dict[Part, Pieces]
+
+    @property
+    def snapshot(self) -> StateSnapshot: ...
+    def keep(self) -> None: ...
+
+
+class RestingStates(PluginStates):
+    """Those of a thread between two requests: what is set is stored by the next one."""
+
+    guard = nullcontext()
+
+    def __init__(self, plugins: Mapping[str, Any], thread: Resting) -> None:
+        self.plugins = plugins
+        self.thread = thread
+
+    def pieces(self, part: Part) -> Pieces:
+        stored = self.thread.snapshot.values.get(part) or NO_PIECES
+        return {**stored, **self.thread.pieces.get(part, NO_PIECES)}
+
+    def write(self, part: Part, pieces: Pieces) -> None:
+        self.thread.pieces.setdefault(part, {}).update(pieces)
+        self.thread.keep()
+
+
+def taken(thread: Resting, writes: dict[str, Any]) -> None:
+    """What plugins have set becomes a part of the writes of a request."""
+    for part in PARTS:
+        if pieces := thread.pieces.get(part):
+            writes[part] = pieces
+    thread.pieces = {}
+
+
+def given_back(thread: Resting, writes: Mapping[str, Any]) -> None:
+    """The request has stored nothing of it."""
+    for part in PARTS:
+        if pieces := writes.get(part):
+            thread.pieces[part] = {**pieces, **thread.pieces.get(part, NO_PIECES)}
+
+
+@contextmanager
+def tentative(thread: Resting) -> Iterator[None]:
+    """While this lasts, what plugins set is set no more if it ends in an error."""
+    before = {part: dict(pieces) for part, pieces in thread.pieces.items()}
+    try:
+        yield
+    except BaseException:
+        thread.pieces = before
+        raise
 
 
 def _same(old: Any, new: Any) -> bool:

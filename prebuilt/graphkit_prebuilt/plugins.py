@@ -67,12 +67,21 @@ P = TypeVar("P", bound="MultiAgentPlugin")
 
 
 class MultiAgentPlugin:
-    """The base of plugins of orchestrators: a `name`, methods marked `@hook`, and `init_multi_agent` for the rest.
+    """The base of plugins of orchestrators: a `name`, methods marked `@hook`, a state, `on_resume`, and
+    `init_multi_agent` for the rest.
 
-    Every `Plugin` is one, and may be given to agents and orchestrators alike. Behaviour: Strands' `MultiAgentPlugin`.
+    Every `Plugin` is one, and may be given to agents and orchestrators alike. One plugin may be given to several, so
+    what it must remember of a thread belongs into `set_plugin_state(self.name, ...)` of the agent or orchestrator: kept
+    with the thread, it is there after a restart. `state_type` and `invocation_state_type` are the types of that state
+    and of its part that ends with the turn: a pydantic model, a dataclass, or any other type that pydantic knows.
+    Without one it may be anything that can be stored.
+
+    What a method raises comes out of the call that led to it. Behaviour: Strands' `MultiAgentPlugin`.
     """
 
     name: str = ""
+    state_type: Any = None
+    invocation_state_type: Any = None
 
     @property
     def hooks(self) -> list[Hook]:
@@ -85,6 +94,16 @@ class MultiAgentPlugin:
 
     def init_multi_agent(self, orchestrator: Any) -> Awaitable[None] | None:
         """Called once for each orchestrator that the plugin is given to, as `init_agent` is for an agent."""
+
+    def on_resume(self, agent: Any, data: Any) -> Awaitable[ResumeDirective | None] | ResumeDirective | None:
+        """Called by `resume(name, data)` for each agent and orchestrator that the plugin has halted: says how it goes
+        on; None as it would have gone on without the halt. May be a coroutine function.
+
+        `agent` is the agent or orchestrator that was halted; a member of what is resumed may be it. Nothing is stored
+        before all have returned. In it `agent.messages`, `agent.state` and the plugin's state are those that were
+        halted, and what it changes in them is stored if it returns.
+        """
+        return None
 
     def _methods(self) -> Iterator[tuple[str, Any]]:
         kind = type(self)
@@ -99,18 +118,8 @@ class Plugin(MultiAgentPlugin):
 
     Marked methods are found in the order of their definition, those of base classes first; a method that a
     subclass overrides is the subclass's (no callback or tool any more, if it is not marked there), in the place of the
-    one that it overrides. One plugin may be given to several agents, so what it must remember of a conversation belongs
-    into `agent.set_plugin_state(self.name, ...)`: kept with the conversation, it is there after a restart.
-
-    `state_type` and `invocation_state_type` are the types of that state and of its part that ends with the turn: a
-    pydantic model, a dataclass, or any other type that pydantic knows. Without one it may be anything that can be
-    stored.
-
-    What a method raises comes out of the call that led to it. Behaviour: Strands' `Plugin`.
+    one that it overrides. Behaviour: Strands' `Plugin`.
     """
-
-    state_type: Any = None
-    invocation_state_type: Any = None
 
     @property
     def middleware(self) -> list[tuple[Any, Any]]:
@@ -134,15 +143,6 @@ class Plugin(MultiAgentPlugin):
         """Called once for each agent that the plugin is given to, before its hooks and tools are registered. May be
         a coroutine function; the agent's constructor waits for it."""
 
-    def on_resume(self, agent: Any, data: Any) -> Awaitable[ResumeDirective | None] | ResumeDirective | None:
-        """Called by `agent.resume(name, data)` when the plugin has halted the agent: says how it goes on; None as it
-        would have gone on without the halt. May be a coroutine function.
-
-        Nothing is stored before it has returned. In it `agent.messages`, `agent.state` and the plugin's state are those
-        of the conversation that was halted, and what it changes in them is stored if it returns.
-        """
-        return None
-
 
 def attach(
     agent: Host, plugins: Iterable[Plugin], attached: dict[str, Plugin] | None = None
@@ -155,8 +155,6 @@ def attach(
     """
     named = {} if attached is None else attached
     new = _named(plugins, named, Plugin)
-    for plugin in new.values():
-        check_types(plugin)
     named.update(new)
     for plugin in new.values():
         with agent.hooks.owned_by(plugin.name):
@@ -165,30 +163,32 @@ def attach(
                 agent.add_hook(callback, list(event_types), order=order)
             for stage_or_phase, handler in plugin.middleware:
                 agent.add_middleware(stage_or_phase, handler)
-        if tools := _tools_of(plugin):
-            brought = agent.tool_registry.process(tools)
-            agent.tool_registry.owners.update(dict.fromkeys(brought, plugin.name))
+        for tool in _registered(plugin, agent.tool_registry):
+            agent.tool_registry.owners[tool] = plugin.name
     return named
 
 
-def _tools_of(plugin: Plugin) -> list[Any]:
+def _registered(plugin: Plugin, registry: Any) -> list[str]:
+    """Register the tools of a plugin. Returns their names."""
     try:
-        return plugin.tools
+        names: list[str] = registry.process_tools(plugin.tools)
+        return names
     except Exception as error:
         error.add_note(f"raised by get_tools of plugin {plugin.name!r}")
         raise
 
 
-def attach_to_team(team: Orchestrator, plugins: Iterable[MultiAgentPlugin]) -> dict[str, MultiAgentPlugin]:
-    """Give an orchestrator these plugins, in order: each one's `init_multi_agent`, then its hooks. Its tools and
-    middleware are for agents. Returns and raises as `attach`."""
-    named = _named(plugins, {}, MultiAgentPlugin)
-    for plugin in named.values():
+def attach_to_team(
+    team: Orchestrator, plugins: Iterable[MultiAgentPlugin], attached: dict[str, MultiAgentPlugin]
+) -> None:
+    """Give an orchestrator these plugins, in order, and add them to those `attached`: each one's `init_multi_agent`,
+    then its hooks. Its tools and middleware are for agents. Raises as `attach`."""
+    attached.update(_named(plugins, attached, MultiAgentPlugin))
+    for plugin in attached.values():
         with team.hooks.owned_by(plugin.name):
             blocking(_initialized(plugin, plugin.init_multi_agent, team), depth_below())
             for callback, event_types, order in plugin.hooks:
                 team.add_hook(callback, list(event_types), order=order)
-    return named
 
 
 def _named(plugins: Iterable[P], taken: Mapping[str, P], kind: type[P]) -> dict[str, P]:
@@ -196,6 +196,8 @@ def _named(plugins: Iterable[P], taken: Mapping[str, P], kind: type[P]) -> dict[
     new: dict[str, P] = {}
     for plugin in plugins:
         new[_name(plugin, {**taken, **new}, kind)] = plugin
+    for plugin in new.values():
+        check_types(plugin)
     return new
 
 

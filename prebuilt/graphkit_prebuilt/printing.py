@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 CallbackHandler = Callable[..., Any]
 """Called with the items of each dict event as keywords; see `streams.DictStream`."""
@@ -46,6 +46,26 @@ class CompositeCallbackHandler:
 
 def null_callback_handler(**event: Any) -> None:
     """Does nothing: an agent with it is silent, as with `callback_handler=None`."""
+
+
+PRINTED: Final = frozenset({"data", "reasoningText", "event"})
+"""The keys of the dicts of which something is printed."""
+
+
+def wanted_by(handler: CallbackHandler | None) -> frozenset[str] | None:
+    """The keys of the dicts with which a handler does something; None if nobody knows, as of most of them."""
+    if handler is None or handler is null_callback_handler:
+        return frozenset()
+    if type(handler) is PrintingCallbackHandler:
+        return PRINTED
+    if type(handler) is not CompositeCallbackHandler:
+        return None
+    wanted = frozenset[str]()
+    for one in map(wanted_by, handler.handlers):
+        if one is None:
+            return None
+        wanted |= one
+    return wanted
 
 
 def check_handler(handler: Any) -> CallbackHandler | None:

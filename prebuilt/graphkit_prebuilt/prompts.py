@@ -145,6 +145,8 @@ def _message(given: Any) -> Message:
 
 
 def _block(given: Any) -> ContentBlock:
+    if type(given) is dict and len(given) == 1 and type(text := given.get("text")) is str:
+        return {"text": text}
     if isinstance(given, (TextBlock, ToolResultBlock)):
         return block_of(given)
     kinds = _kinds(given)

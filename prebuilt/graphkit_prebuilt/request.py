@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from graphkit.engine.request import End
 from graphkit.engine.resume import response_blocks
 from graphkit.runs import undrained
-from graphkit.types import Command, RunnableConfig
+from graphkit.types import Command
 from graphkit_prebuilt.halting import questions_in
 from graphkit_prebuilt.hooks.catalogue import (
     AfterInvocationEvent,
@@ -21,17 +21,17 @@ from graphkit_prebuilt.hooks.catalogue import (
     MessageAddedEvent,
 )
 from graphkit_prebuilt.hooks.firing import heard
+from graphkit_prebuilt.host_thread import Taken
 from graphkit_prebuilt.limits import Limits, check_limits
-from graphkit_prebuilt.loop.directed import CLEARED
 from graphkit_prebuilt.loop.invocation import Cancel, Invocation
 from graphkit_prebuilt.loop.program import Heard
+from graphkit_prebuilt.plugin_state import CLEARED
 from graphkit_prebuilt.printing import CallbackHandler, check_handler
 from graphkit_prebuilt.prompts import AgentInput, Given, read_prompt, refused
 from graphkit_prebuilt.result import AgentResult, failure_of, result_of
 from graphkit_prebuilt.running import DictForm, GraphRequest, Start
 from graphkit_prebuilt.streams import DictStream, Shown
 from graphkit_prebuilt.structured import OutputTool
-from graphkit_prebuilt.thread import Taken
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,10 +43,12 @@ class CallOptions(TypedDict, total=False):
     """Options of one call of an agent. Any other keyword is put into `invocation_state`.
 
     `thread_id` names the conversation (default: the agent's own). `invocation_state` is the dict that all events and
-    tools of the request have as theirs, this very object; it is not stored. `structured_output_model` is a pydantic
-    class that the answer must be an instance of, `structured_output_prompt` what a model is told that has answered
-    otherwise; by default the agent's. `limits` are bounds of this request. When `cancel_signal` is set, the request
-    ends with stop reason "cancelled". `callback_handler` is called in place of the agent's.
+    tools of the request have as theirs, this very object; it is not stored. In its `"request_state"`, a dict that is
+    put there if there is none, whoever sets `"stop_event_loop"` ends the turn after the tools.
+    `structured_output_model` is a pydantic class that the answer must be an instance of, `structured_output_prompt`
+    what a model is told that has answered otherwise; by default the agent's. `limits` are bounds of this request. When
+    `cancel_signal` is set, the request ends with stop reason "cancelled". `callback_handler` is called in place of the
+    agent's.
     """
 
     thread_id: str | None
@@ -72,8 +74,10 @@ class AgentRequest(GraphRequest[AgentResult]):
         self.given = read_prompt(prompt)
         handler = check_handler(options.get("callback_handler", agent.callback_handler))
         state = _invocation_state(options)
-        self._dicts = DictStream(agent, state)
-        self._shown = Shown(self._dicts, handler, live)
+        self._shown: Shown | None = None
+        if live or handler is not None:
+            shown = Shown(DictStream(agent, state), handler, live)
+            self._shown = shown if shown.is_anybody else None
         self.invocation = Invocation(
             agent=agent,
             thread_id=self.thread.id,
@@ -81,14 +85,14 @@ class AgentRequest(GraphRequest[AgentResult]):
             limits=check_limits(options.get("limits")),
             output=_output(agent, options),
             cancel=Cancel(also=_signal(options.get("cancel_signal"))),
-            sink=self._shown if live or handler is not None else None,
+            sink=self._shown,
         )
         self._taken: Taken | None = None
 
     def _begin(self) -> Start:
         inv = self.invocation
         who = self._heard()
-        config: RunnableConfig = {**self.thread.config}
+        config = self.thread.config
         if self.agent.trace_attributes:
             config["metadata"] = self.agent.trace_attributes
         graph = self.agent.graph_for(who)
@@ -113,7 +117,7 @@ class AgentRequest(GraphRequest[AgentResult]):
             return Command(update=writes) if writes else None
         if given.kind == "answers":
             writes = self._take(new_turn=False)
-            return _with_update(given.answers, writes) if writes else given.answers
+            return with_update(given.answers, writes) if writes else given.answers
         writes = self._take(new_turn=True)
         if self.agent.plugins:
             writes["turn"] = CLEARED
@@ -148,18 +152,21 @@ class AgentRequest(GraphRequest[AgentResult]):
         self.thread.end(self.invocation)
 
     def _failed(self, error: Exception) -> None:
-        self._shown.handle(self._dicts.failed(error))
+        if self._shown is not None:
+            self._shown.handle(self._shown.dicts.failed(error))
 
     def _ended(self) -> AgentResult:
         result = super()._ended()
-        self._shown.handle(self._dicts.ended(result))
+        if self._shown is not None:
+            self._shown.handle(self._shown.dicts.ended(result))
         return result
 
     def _dict_form(self) -> DictForm:
         return DictStream(self.agent, self.invocation.invocation_state)
 
 
-def _with_update(answers: Any, writes: Mapping[str, Any]) -> Command[Any]:
+def with_update(answers: Any, writes: Mapping[str, Any]) -> Command[Any]:
+    """The answers, with what was changed before them."""
     if isinstance(answers, Command):
         return replace(answers, update={**writes, **(answers.update or {})})
     return Command(update=dict(writes), resume=response_blocks(answers))
@@ -174,6 +181,7 @@ def _invocation_state(options: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in options.items():
         if key not in CallOptions.__annotations__:
             state.setdefault(key, value)
+    state.setdefault("request_state", {})
     return state
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphkit.errors import MaxTokensReachedException, StructuredOutputException
 from graphkit.types import Interrupt
 from graphkit_prebuilt.content import Message, texts
-from graphkit_prebuilt.halting import Halt, halts_in, questions_in
+from graphkit_prebuilt.halting import Halt, Halted, halts_in, questions_in
 from graphkit_prebuilt.metrics import RequestMetrics
 from graphkit_prebuilt.structured import REFUSED
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from graphkit_prebuilt.loop.invocation import Invocation
 
 
-@dataclass(slots=True, kw_only=True)
-class AgentResult:
+@dataclass(slots=True)
+class AgentResult(Halted):
     """Why the agent stopped, and with which message.
 
     While it waits for answers `stop_reason` is "interrupt", `interrupts` are its questions (None otherwise) and
@@ -42,27 +42,22 @@ class AgentResult:
     invocation_state: dict[str, Any] = field(default_factory=dict)
     halts: Sequence[Halt] = ()
 
-    @property
-    def data(self) -> Any:
-        """What the halt came with; None without one."""
-        return self.halts[0].data if self.halts else None
-
-    @property
-    def resumable(self) -> bool:
-        """Whether `agent.resume(result.plugin, ...)` may go on after the halt; False without one."""
-        return bool(self.halts) and self.halts[0].resumable
-
-    @property
-    def plugin(self) -> str | None:
-        """The name of the plugin that has halted the agent, if one has."""
-        return self.halts[0].plugin if self.halts else None
-
     def __str__(self) -> str:
         if self.structured_output is not None:
             return self.structured_output.model_dump_json()
         if self.interrupts:
             return str([question.to_dict() for question in self.interrupts])
         return "".join(f"{text}\n" for text in texts(self.message.get("content") or ()))
+
+    @property
+    def context_size(self) -> int | None:
+        """See `RequestMetrics.latest_context_size`."""
+        return self.metrics.latest_context_size
+
+    @property
+    def projected_context_size(self) -> int | None:
+        """See `RequestMetrics.projected_context_size`."""
+        return self.metrics.projected_context_size
 
     def to_dict(self) -> dict[str, Any]:
         """What can be stored of it: message and stop reason."""
@@ -126,4 +121,4 @@ def _last(log: Sequence[Message], reason: str, waits: bool) -> Message:
     """The message that a turn has ended with, or waits at: of one that ended at a tool, the one with the call."""
     nothing: Message = {"role": "assistant", "content": []}
     said = (message for message in reversed(log) if message["role"] == "assistant")
-    return next(said, nothing) if waits or reason == "tool_use" or not log else log[-1]
+    return next(said, nothing) if waits or reason in ("tool_use", "cancelled") or not log else log[-1]

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from graphkit.compiled import CompiledGraph
 from graphkit.door import RunOptions
 from graphkit.drivers.aio import AsyncDriver
-from graphkit.engine.events import Custom
+from graphkit.engine.events import Batch, Custom
 from graphkit.engine.request import End
 from graphkit.runs import aevents, events
 from graphkit.streams import AsyncChunks, Stream
@@ -21,6 +21,13 @@ from graphkit_prebuilt.hooks.event import BaseHookEvent
 R = TypeVar("R")
 Start = tuple[CompiledGraph, Any, RunnableConfig, RunOptions]
 """What is run: the graph, its input, config and options."""
+
+
+def _told(batch: Batch) -> list[BaseHookEvent]:
+    """What hooks hear, of the events of a run."""
+    return [
+        event.value for event in batch if type(event) is Custom and isinstance(event.value, BaseHookEvent)
+    ]
 
 
 class DictForm(ABC):
@@ -64,7 +71,8 @@ class GraphRequest(ABC, Generic[R]):
         """Run it and yield its events."""
         with users_frames:
             with closing(self._run("custom")) as emitted:
-                yield from emitted
+                for batch in emitted:
+                    yield from batch
             self._ended()
 
     def aevents(self) -> AsyncIterator[BaseHookEvent]:
@@ -77,55 +85,51 @@ class GraphRequest(ABC, Generic[R]):
         opened: list[AsyncDriver] = []
         return AsyncChunks(self._adicts(opened), opened)
 
-    async def _aevents(self, opened: list[AsyncDriver]) -> AsyncGenerator[BaseHookEvent, None]:
+    async def _aevents(self, opened: list[AsyncDriver]) -> AsyncGenerator[list[BaseHookEvent], None]:
         async with aclosing(self._arun("custom", opened)) as emitted:
-            async for event in emitted:
-                yield event
+            async for batch in emitted:
+                yield batch
         self._ended()
 
-    async def _adicts(self, opened: list[AsyncDriver]) -> AsyncGenerator[dict[str, Any], None]:
+    async def _adicts(self, opened: list[AsyncDriver]) -> AsyncGenerator[list[dict[str, Any]], None]:
         shown = self._dict_form()
         try:
             async with aclosing(self._aevents(opened)) as emitted:
-                async for event in emitted:
-                    for each in shown.of(event):
-                        yield each
+                async for batch in emitted:
+                    for event in batch:
+                        yield list(shown.of(event))
         except Exception as error:
-            for each in shown.failed(error):
-                yield each
+            yield list(shown.failed(error))
             raise
-        for each in shown.ended(self._result):
-            yield each
+        yield list(shown.ended(self._result))
 
     # One run of the graph, in two colours
 
-    def _run(self, mode: Any) -> Generator[BaseHookEvent, None, None]:
+    def _run(self, mode: Any) -> Generator[list[BaseHookEvent], None, None]:
         graph, given, config, options = self._begin()
         try:
             stream = None if mode is None else Stream(graph.program, mode)
             with closing(events(graph.setting, given, config, options, stream)) as emitted:
                 while True:
                     try:
-                        event = next(emitted)
+                        batch = next(emitted)
                     except StopIteration as stop:
                         self._result = self._result_of(stop.value)
                         return
-                    if type(event) is Custom and isinstance(event.value, BaseHookEvent):
-                        yield event.value
+                    yield _told(batch)
         except Exception as error:
             self._failed(error)
             raise
         finally:
             self._leave()
 
-    async def _arun(self, mode: Any, opened: list[AsyncDriver]) -> AsyncGenerator[BaseHookEvent, None]:
+    async def _arun(self, mode: Any, opened: list[AsyncDriver]) -> AsyncGenerator[list[BaseHookEvent], None]:
         graph, given, config, options = self._begin()
         try:
             stream = None if mode is None else Stream(graph.program, mode)
             async with aclosing(aevents(graph.setting, given, config, options, stream, opened)) as emitted:
-                async for event in emitted:
-                    if type(event) is Custom and isinstance(event.value, BaseHookEvent):
-                        yield event.value
+                async for batch in emitted:
+                    yield _told(batch)
             self._result = self._result_of(opened[-1].result)
         except Exception as error:
             self._failed(error)

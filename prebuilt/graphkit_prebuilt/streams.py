@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from graphkit.frame import current
 from graphkit_prebuilt.content import tool_results
@@ -17,8 +17,8 @@ from graphkit_prebuilt.hooks.catalogue import (
     ModelStreamUpdateEvent,
     ToolStreamUpdateEvent,
 )
-from graphkit_prebuilt.hooks.event import BaseHookEvent, HookEvent
-from graphkit_prebuilt.printing import CallbackHandler
+from graphkit_prebuilt.hooks.event import BaseHookEvent
+from graphkit_prebuilt.printing import PRINTED, CallbackHandler, wanted_by
 from graphkit_prebuilt.running import DictForm
 
 Dict = dict[str, Any]
@@ -39,7 +39,7 @@ class DictStream(DictForm):
         self._call: Dict = {}
         self._tried: AfterModelCallEvent | None = None
         self._asking: dict[str, Dict] = {}
-        self._inside: dict[str, DictStream] = {}
+        self._inside: dict[str, DictForm] = {}
 
     def of(self, event: BaseHookEvent) -> Iterator[Dict]:
         """The dicts of one event; of most events there are none."""
@@ -62,23 +62,27 @@ class DictStream(DictForm):
         elif isinstance(event, BeforeInvocationEvent):
             yield {"init_event_loop": True, **self._invocation_state}
         elif isinstance(event, ToolStreamUpdateEvent):
-            for data in self._progress(event):
-                shown = {"tool_use": event.tool_use, "data": data}
-                yield {"type": "tool_stream", "tool_stream_event": shown}
+            yield from self._of_tool(event)
         elif isinstance(event, AfterToolCallEvent) and event.cancel_message is not None:
             cancelled = {"tool_use": event.tool_use, "message": event.cancel_message}
             yield {"tool_cancel_event": cancelled}
 
-    def _progress(self, event: ToolStreamUpdateEvent) -> Iterator[Any]:
-        """What a tool has yielded; of an agent that is a tool, the dicts of its events."""
+    def _of_tool(self, event: ToolStreamUpdateEvent) -> Iterator[Dict]:
+        """What a tool has yielded; of an agent or orchestrator that is one, the dicts of its events. Those of one that
+        answers for the agent are shown as the agent's own."""
         inner = event.event
-        if not isinstance(inner, HookEvent):
-            yield inner
+        if not isinstance(inner, BaseHookEvent):
+            yield _progress(event, inner)
             return
         call = event.tool_use["toolUseId"]
         if call not in self._inside:
-            self._inside[call] = DictStream(inner.agent, self._invocation_state)
-        yield from self._inside[call].of(inner)
+            from graphkit_prebuilt.multiagent.dicts import form_of
+
+            self._inside[call] = form_of(inner, self._invocation_state)
+        tool = event.agent.tool_registry.get(event.tool_use["name"])
+        own = getattr(tool, "delegate", False)
+        for shown in self._inside[call].of(inner):
+            yield shown if own else _progress(event, shown)
 
     def ended(self, result: Any) -> Iterator[Dict]:
         """The last dicts of a request that has a result."""
@@ -90,6 +94,7 @@ class DictStream(DictForm):
     def failed(self, error: Exception) -> Iterator[Dict]:
         """The last dict of a request that has failed."""
         yield from self._throttled()
+        yield from self._asking_calls()
         yield {"force_stop": True, "force_stop_reason": str(error)}
 
     def _throttled(self) -> Iterator[Dict]:
@@ -141,22 +146,49 @@ class DictStream(DictForm):
             yield {"tool_interrupt_event": call}
 
 
+def _progress(event: ToolStreamUpdateEvent, data: Any) -> Dict:
+    return {"type": "tool_stream", "tool_stream_event": {"tool_use": event.tool_use, "data": data}}
+
+
+TOLD: Final[frozenset[type[BaseHookEvent]]] = frozenset(
+    {
+        AfterModelCallEvent,
+        AfterToolCallEvent,
+        BeforeInvocationEvent,
+        BeforeModelCallEvent,
+        InterruptEvent,
+        MessageAddedEvent,
+        ModelStreamUpdateEvent,
+        ToolStreamUpdateEvent,
+    }
+)
+"""The events that dicts come of."""
+CHUNKS: Final[frozenset[type[BaseHookEvent]]] = frozenset({ModelStreamUpdateEvent})
+
+
 class Shown:
     """Who is shown the events of a request: a stream that reads them, a callback handler, or both.
 
     An instance is the `sink` of the request. With `live`, events are also given to the stream of the run that is
-    around the running task.
+    around the running task. `wants` are the events that it does something with; None for all.
     """
 
     def __init__(self, dicts: DictStream, handler: CallbackHandler | None, live: bool) -> None:
+        wanted = wanted_by(handler)
         self.dicts = dicts
-        self.handler = handler
+        self.handler = None if wanted is not None and not wanted else handler
         self.live = live
+        self.told = CHUNKS if wanted is not None and wanted <= PRINTED else TOLD
+        self.wants = None if live else self.told
+
+    @property
+    def is_anybody(self) -> bool:
+        return self.live or self.handler is not None
 
     def __call__(self, event: BaseHookEvent) -> None:
         if self.live and (frame := current.get()) is not None:
             frame.emit(event)
-        if self.handler is not None:
+        if self.handler is not None and type(event) in self.told:
             self.handle(self.dicts.of(event))
 
     def handle(self, shown: Iterator[Dict]) -> None:

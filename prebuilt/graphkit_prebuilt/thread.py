@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from graphkit.engine.request import Position
-from graphkit.snapshot import Viewer
-from graphkit.types import Interrupt, RunnableConfig, StateSnapshot
 from graphkit_prebuilt.content import Message
 from graphkit_prebuilt.conversation import Messages, copied
-from graphkit_prebuilt.halting import Halt, halts_in, questions_in
-from graphkit_prebuilt.loop.invocation import Cancel, Invocation, invocation_of
-from graphkit_prebuilt.plugin_state import PARTS, Part, Pieces, PluginStates
+from graphkit_prebuilt.directive import ResumeDirective, Way, way_of
+from graphkit_prebuilt.halting import Halt
+from graphkit_prebuilt.host_thread import HostThread, Taken, Within
+from graphkit_prebuilt.loop.invocation import Cancel, Invocation
 from graphkit_prebuilt.prompts import AgentInput
 from graphkit_prebuilt.result import AgentResult
 from graphkit_prebuilt.state import AgentState
@@ -21,35 +19,26 @@ from graphkit_prebuilt.state import AgentState
 if TYPE_CHECKING:
     from graphkit_prebuilt.agent import Agent
     from graphkit_prebuilt.hooks.event import BaseHookEvent
+    from graphkit_prebuilt.plugins import MultiAgentPlugin
 
 Writes = dict[str, Any]
 
 
-class Taken(NamedTuple):
-    """Changes on their way into a request: what is written to the graph's channels, and how the conversation knew
-    before that they were not stored."""
-
-    writes: Writes
-    before: dict[str, Any]
-
-
-class AgentThread:
+class AgentThread(HostThread):
     """The conversation `id` of an agent: the calls of the agent on it, and what it holds.
 
     In a hook or a tool of a request on this thread, `messages` and `state` are those of the request, at that moment.
     Otherwise they are what is stored, and changes of them are stored by the next request, before anything else of it.
     """
 
-    def __init__(self, agent: Agent, id: str) -> None:
+    def __init__(self, agent: Agent, id: str, within: Within | None = None) -> None:
+        super().__init__(agent, id, within)
         self.agent = agent
-        self.id = id
         self._messages: Messages | None = None
         self._state: Writes = {}  # what was set since the last request
         self._begun = (
-            not agent.begins_with
+            within is not None or not agent.begins_with
         )  # whether the thread is known to be stored, or to begin with nothing
-        self._pieces: dict[Part, Pieces] = {}  # what plugins have set since
-        self._requests: list[Invocation] = []
         self._cancelled: Cancel | None = None  # before the next request
 
     def __repr__(self) -> str:
@@ -94,29 +83,19 @@ class AgentThread:
             raise ValueError(f"thread_id={options['thread_id']!r} was given to a call on thread {self.id!r}")
         return {**options, "thread_id": self.id}
 
-    def cancel(self, message: str | None = None) -> None:
+    def cancel(self, message: str | None = None, *, after_current_tools: bool = False) -> None:
         """End the request that runs on this thread, or else the next one, as `agent.cancel` does."""
         running = self._running
         requests = self._requests if running is None else [running]
         if requests:
             for request in requests:
-                request.cancel.cancel(message)
-        else:
+                request.cancel.cancel(message, after_current_tools)
+        elif not after_current_tools:
             self._cancelled = Cancel()
             self._cancelled.cancel(message)
             self.agent.threads.keep(self)
 
     # What it holds
-
-    @property
-    def config(self) -> RunnableConfig:
-        """What addresses this thread in `agent.graph`."""
-        return {"configurable": {"thread_id": self.id}}
-
-    @property
-    def snapshot(self) -> StateSnapshot:
-        """The thread as it is stored; its values are not to be changed."""
-        return Viewer(self.agent.graph, self.agent.saver).peek(Position(self.id))
 
     @property
     def messages(self) -> list[Message]:
@@ -140,51 +119,18 @@ class AgentThread:
 
     app_state = state
 
-    @property
-    def interrupts(self) -> list[Interrupt]:
-        """The open questions."""
-        return questions_in(self.snapshot.interrupts)
-
-    @property
-    def halts(self) -> list[Halt]:
-        """What has halted the agent: those of which a plugin's `resume` goes on, and those after which nothing does."""
-        return halts_in(self.snapshot.interrupts)
-
-    def get_plugin_state(self, name: str, *, per_invocation: bool = False) -> Any:
-        """`agent.get_plugin_state` of this thread."""
-        return self._plugin_states.get(name, "turn" if per_invocation else "plugins")
-
-    def set_plugin_state(self, name: str, state: Any, *, per_invocation: bool = False) -> None:
-        """`agent.set_plugin_state` of this thread. Raises `RuntimeError` for a state per invocation if no turn is going
-        on."""
-        if per_invocation and self._running is None and not self.snapshot.next:
-            raise RuntimeError(
-                f"the state of plugin {name!r} cannot be set per invocation while no turn of thread {self.id!r} "
-                f"is going on"
-            )
-        self._plugin_states.set(name, state, "turn" if per_invocation else "plugins")
-
     def delete(self) -> None:
         """Forget the conversation, and all that is stored of it. Raises `ConcurrencyException` while a request runs."""
         self.agent.saver.delete_thread(self.id)
         self._messages, self._state, self._begun = None, {}, not self.agent.begins_with
-        self._pieces = {}
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a request of this agent object runs on this thread."""
-        return bool(self._requests)
+        self.pieces = {}
 
     @property
     def is_changed(self) -> bool:
         """Whether it knows something that is not stored."""
         messages = self._messages
         return bool(
-            self._requests
-            or self._state
-            or self._pieces
-            or self._cancelled
-            or (messages is not None and messages.edited)
+            super().is_changed or self._state or self._cancelled or (messages is not None and messages.edited)
         )
 
     def add(self, messages: list[Message]) -> None:
@@ -199,19 +145,13 @@ class AgentThread:
             raise
 
     @property
-    def _running(self) -> Invocation | None:
-        running = invocation_of(self.agent)
-        here = running is not None and running.thread_id == self.id and running.values
-        return running if here else None
-
-    @property
     def _resting(self) -> Messages:
         values = self.snapshot.values
         if self._messages is None:
             self._messages = Messages(resting=True)
         self._messages.follow(values)
         self._begin(values)
-        self.agent.threads.keep(self)
+        self.keep()
         return self._messages
 
     def _read(self) -> Mapping[str, Any]:
@@ -221,21 +161,7 @@ class AgentThread:
 
     def _write(self, key: str, value: Any) -> None:
         self._state[key] = value
-        self.agent.threads.keep(self)
-
-    @property
-    def _plugin_states(self) -> PluginStates:
-        running = self._running
-        if running is not None:
-            return running.plugin_states
-        return PluginStates(self.agent.plugins, self._read_pieces, self._write_pieces, nullcontext())
-
-    def _read_pieces(self, part: Part) -> Pieces:
-        return {**(self.snapshot.values.get(part) or {}), **self._pieces.get(part, {})}
-
-    def _write_pieces(self, part: Part, pieces: Pieces) -> None:
-        self._pieces.setdefault(part, {}).update(pieces)
-        self.agent.threads.keep(self)
+        self.keep()
 
     def _begin(self, values: Mapping[str, Any]) -> None:
         """A thread of which nothing is stored begins with what the agent was given."""
@@ -258,10 +184,7 @@ class AgentThread:
         cancelled, self._cancelled = self._cancelled, None
         if cancelled is not None:
             request.cancel.cancel(cancelled.message)
-        self._requests.append(request)
-
-    def end(self, request: Invocation) -> None:
-        self._requests.remove(request)
+        super().begin(request)
 
     def take(self, new_turn: bool) -> Taken:
         """What was changed since the last request. With `new_turn` a prompt comes after it."""
@@ -274,30 +197,33 @@ class AgentThread:
             writes = self._messages.writes(new_turn=new_turn)
         if self._state:
             writes["state"], self._state = self._state, {}
-        if self._pieces:
-            for part, pieces in self._pieces.items():
-                writes[part] = pieces
-            self._pieces = {}
+        if self.pieces:
+            writes |= super().take(new_turn).writes
         return Taken(writes, before)
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
         """While this lasts, what is set here is set no more if it ends in an error."""
-        state, pieces = dict(self._state), {part: dict(some) for part, some in self._pieces.items()}
+        state = dict(self._state)
         edited = self._messages is not None and self._messages.edited
         try:
-            yield
+            with super().tentative():
+                yield
         except BaseException:
-            self._state, self._pieces = state, pieces
+            self._state = state
             if not edited:
                 self._messages = None
             raise
 
-    def give_back(self, taken: Taken) -> None:
+    def at_rest(self) -> Invocation:
+        return Invocation(agent=self.agent, thread_id=self.id, thread=self)
+
+    def way_of(self, directive: ResumeDirective, halts: Mapping[str, Halt], plugin: MultiAgentPlugin) -> Way:
+        return way_of(directive, halts, self.snapshot, plugin)
+
+    def give_back(self, given: Taken) -> None:
         """The request has stored nothing of it."""
         if self._messages is not None:
-            vars(self._messages).update(taken.before)
-        self._state = {**taken.writes.get("state", {}), **self._state}
-        for part in PARTS:
-            if pieces := taken.writes.get(part):
-                self._pieces[part] = {**pieces, **self._pieces.get(part, {})}
+            vars(self._messages).update(given.before)
+        self._state = {**given.writes.get("state", {}), **self._state}
+        super().give_back(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from graphkit.hooks import (
     ModelStreamUpdateEvent,
 )
 from graphkit.models import ScriptedModel, ToolCall
+from graphkit_prebuilt.loop.invocation import Cancel
 from graphkit_prebuilt.models.scripted import Turn
 from tests.agents.conftest import Answers, Door, Session, agent_of, script
 
@@ -137,7 +139,7 @@ def test_after_the_model_no_tool_starts(door: Door) -> None:
     assert result.stop_reason == "cancelled"
     assert RAN == [] and heard == []
     assert results(agent) == [("error", "Tool execution cancelled")] * 2
-    assert result.message == agent.messages[-1]
+    assert result.message == agent.messages[-2]
 
 
 def test_a_tool_that_runs_is_let_finish(door: Door) -> None:
@@ -151,6 +153,37 @@ def test_a_tool_that_runs_is_let_finish(door: Door) -> None:
     assert door(agent, "go").stop_reason == "cancelled"
     assert RAN == ["a", "stop"]
     assert results(agent) == [("success", "a"), ("success", "stopped"), ("error", "Tool execution cancelled")]
+
+
+@pytest.mark.parametrize("message", [None, "that is enough"])
+def test_a_tool_ends_the_request_after_the_calls_beside_it(door: Door, message: str | None) -> None:
+    """As Strands' `stop` tool does."""
+    from graphkit.tools.executors import SequentialToolExecutor
+
+    @tool(context=True)
+    def end(tool_context: ToolContext) -> str:
+        tool_context.agent.cancel(message=message, after_current_tools=True)
+        assert not tool_context.cancel_signal.is_set()
+        return "ended"
+
+    calls = [ToolCall("end"), ToolCall("work", {"name": "b"})]
+    agent = agent_of(calls, "well", tools=[work, end], tool_executor=SequentialToolExecutor())
+    result = door(agent, "go")
+    assert result.stop_reason == "cancelled" and RAN == ["b"]
+    assert results(agent) == [("success", "ended"), ("success", "b")]
+    if message is None:
+        assert result.message == agent.messages[-2] and len(agent.messages) == 3
+    else:
+        assert result.message == agent.messages[-1] and str(result) == f"{message}\n"
+    assert str(door(agent, "again")) == "well\n"
+
+
+def test_a_cancel_after_the_tools_of_a_request_without_any_has_no_effect(door: Door) -> None:
+    agent = agent_of("one", "two")
+    agent.add_hook(lambda event: event.agent.cancel(after_current_tools=True), BeforeModelCallEvent)
+    assert door(agent, "go").stop_reason == "end_turn"
+    agent.cancel(after_current_tools=True)
+    assert str(door(agent, "go")) == "two\n"
 
 
 def test_a_conversation_that_was_cancelled_goes_on(door: Door, session: Session) -> None:
@@ -195,3 +228,16 @@ def test_a_hook_that_cancels_before_the_model(door: Door) -> None:
     agent.add_hook(heard.append, ContentBlockEvent)
     assert door(agent, "go").stop_reason == "cancelled"
     assert heard == []
+
+
+def test_whoever_waits_for_a_cancel_hears_of_it() -> None:
+    """Whichever comes first: the ones that wait, or the cancel."""
+    cancel, woken = Cancel(), queue.SimpleQueue[bool]()
+    waiting = [threading.Thread(target=lambda: woken.put(cancel.wait(10))) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    cancel.set()
+    assert [woken.get(timeout=10) for _ in waiting] == [True] * 3
+    assert cancel.wait(0)
+    assert cancel.is_set()
+    assert not Cancel().wait(0)

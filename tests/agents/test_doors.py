@@ -260,8 +260,11 @@ def test_a_session_manager_of_the_users_own_is_a_hook_provider(door: Any) -> Non
 def test_other_keywords_go_into_the_invocation_state(door: Any) -> None:
     given: dict[str, Any] = {"user": "u1"}
     result = door(agent_of("one"), "hi", invocation_state=given, request_id=5)
-    assert result.invocation_state is given == {"user": "u1", "request_id": 5}
-    assert door(agent_of("one"), "hi", request_id=5).invocation_state == {"request_id": 5}
+    assert result.invocation_state is given == {"user": "u1", "request_id": 5, "request_state": {}}
+    assert door(agent_of("one"), "hi", request_id=5).invocation_state == {
+        "request_id": 5,
+        "request_state": {},
+    }
 
 
 def test_invoke_is_the_call() -> None:

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from graphkit import Agent, StateGraph, tool
+from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.compiled import CompiledGraph
 from graphkit.constants import END, START
-from graphkit.hooks import BeforeToolCallEvent
+from graphkit.graph import MessagesState
+from graphkit.hooks import BeforeToolCallEvent, MessageAddedEvent, ModelStreamUpdateEvent
 from graphkit.models import ModelRequest, ToolCall
 from graphkit.types import Command
 from tests.agents.conftest import agent_of
@@ -86,14 +88,54 @@ def test_tasks_are_streamed_by_the_graphs_own_modes(runner: Runner, adds: Adds) 
     assert texts(agent) == ["go", "toolUse", "toolUse", "toolResult", "toolResult", "3,7"]
 
 
-def test_messages_mode_shows_each_answer_of_the_model(runner: Runner, adds: Adds) -> None:
-    shown = runner.stream(adding(adds).graph, PROMPT, HERE, stream_mode="messages")
-    assert [
-        (next(iter(message["content"][-1])), metadata["langgraph_node"]) for message, metadata in shown
-    ] == [
-        ("toolUse", "model"),
-        ("text", "model"),
+def spoken(chunks: list[Any]) -> list[list[Any]]:
+    """What stream mode "messages" has shown, message by message."""
+    messages: dict[Any, list[Any]] = {}
+    for number, (message, metadata) in enumerate(chunks):
+        assert metadata["langgraph_node"] == "model"
+        (block,) = message["content"]
+        messages.setdefault(message.get("id", number), []).append(block.get("text", next(iter(block))))
+    return list(messages.values())
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
+def test_messages_mode_shows_the_models_answers_part_by_part(
+    runner: Runner, adds: Adds, watched: bool
+) -> None:
+    """L24: token by token, the calls of tools when they are complete, and nothing again when the whole is there."""
+    streamed = [
+        {"messageStart": {"role": "assistant"}},
+        *({"contentBlockDelta": {"delta": {"text": text}}} for text in ("all ", "of ", "it")),
+        {"messageStop": {"stopReason": "end_turn"}},
     ]
+    agent = agent_of(["so: ", *TWO_CALLS], streamed, tools=[adds.add])
+    if watched:
+        agent.add_hook(lambda event: None, ModelStreamUpdateEvent)
+    shown = runner.stream(agent.graph, PROMPT, HERE, stream_mode="messages")
+    first, second = spoken(shown)
+    assert "".join(first[:-2]) == "so: "
+    assert (first[-2:], second) == (["toolUse", "toolUse"], ["all ", "of ", "it"])
+    assert texts(agent)[-1] == "all of it"
+
+
+def test_messages_mode_shows_what_a_hook_has_made_of_an_answer(runner: Runner) -> None:
+    def shout(event: MessageAddedEvent) -> None:
+        if event.message["role"] == "assistant":
+            event.message["content"][0]["text"] = event.message["content"][0]["text"].upper()
+
+    agent = agent_of("quiet")
+    agent.add_hook(shout, MessageAddedEvent)
+    shown = runner.stream(agent.graph, PROMPT, HERE, stream_mode="messages")
+    assert "".join(part for said in spoken(shown)[:-1] for part in said) == "quiet"
+    assert spoken(shown)[-1] == ["QUIET"]
+
+
+def test_messages_of_an_agent_inside_a_graph(runner: Runner) -> None:
+    agent = agent_of("hello there")
+    builder = StateGraph(MessagesState).add_node("agent", agent.graph).add_edge(START, "agent")
+    around = builder.compile(checkpointer=InMemorySaver())
+    chunks = runner.stream(around, PROMPT, HERE, stream_mode="messages", subgraphs=True)
+    assert "".join(part for said in spoken([chunk for _, chunk in chunks]) for part in said) == "hello there"
 
 
 def test_it_can_be_drawn(adds: Adds) -> None:

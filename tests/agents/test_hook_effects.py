@@ -23,6 +23,7 @@ from graphkit.hooks import (
     ContentBlockEvent,
     HookEvent,
     HookRegistry,
+    InterruptEvent,
     MessageAddedEvent,
     ModelMessageEvent,
     ModelStreamUpdateEvent,
@@ -200,6 +201,34 @@ def test_an_agent_is_initialized_once_when_all_is_registered() -> None:
     assert seen == ["provider", ("it", ["add", "own"])]
     agent("hello")
     assert len(seen) == 2
+
+
+def test_a_batch_that_fails_ends_too(door: Door) -> None:
+    """S80: after an error in it as after everything else."""
+
+    def break_down(event: BeforeToolCallEvent) -> None:
+        raise OSError("no line")
+
+    agent = adding(hooks=[break_down])
+    after = heard(agent, AfterToolsEvent)
+    with pytest.raises(OSError, match="no line"):
+        door(agent, "2 + 3?")
+    assert [event.message["content"][0]["toolUse"]["name"] for event in after] == ["add"]
+
+
+def test_a_question_is_told_as_long_as_it_is_open(door: Door) -> None:
+    """S87: once for each that nobody has answered."""
+    agent = adding([ADD, ToolCall("multiply", {"a": 2, "b": 3}, "t2")], "done")
+    agent.add_hook(lambda event: event.interrupt("ok?"), BeforeToolCallEvent)
+    told = heard(agent, InterruptEvent)
+    first, second = open_questions(door(agent, "go"))
+    assert [event.interrupt.id for event in told] == [first.id, second.id]
+    told.clear()
+    assert open_questions(door(agent, [response(first, "y")])) == [second]
+    assert [event.interrupt.id for event in told] == [second.id]
+    told.clear()
+    assert str(door(agent, [response(second, "y")])) == "done\n"
+    assert told == []
 
 
 # --- What is written ------------------------------------------------------------------------------------
@@ -477,6 +506,36 @@ def test_a_result_can_be_refused(door: Door) -> None:
     assert ran == ["add 2 3"] * 3
     assert [event.tool_use.toolUseId for event in tries] == ["t1"] * 3
     assert len(results(agent)) == 1
+
+
+def test_a_refused_try_has_shown_its_progress(door: Door) -> None:
+    """S140: what was shown of it cannot be taken back; its result is never shown nor said."""
+    tries: list[int] = []
+
+    @tool
+    def flaky() -> Any:
+        """Shows its progress, and fails at first."""
+        tries.append(len(tries) + 1)
+        yield f"try {len(tries)}"
+        if len(tries) == 1:
+            raise OSError("no line")
+        yield "done"
+
+    agent = agent_of(ToolCall("flaky", {}, "t1"), "well", tools=[flaky])
+    shown, ended = heard(agent, ToolStreamUpdateEvent), heard(agent, ToolResultEvent)
+
+    def insist(event: AfterToolCallEvent) -> None:
+        event.retry = event.exception is not None
+
+    agent.add_hook(insist)
+    door(agent, "go")
+    assert [(event.event, event.tool_use.toolUseId) for event in shown] == [
+        ("try 1", "t1"),
+        ("try 2", "t1"),
+        ("done", "t1"),
+    ]
+    assert [event.result["content"] for event in ended] == [[{"text": "done"}]]
+    assert [result["content"] for result in results(agent)] == [[{"text": "done"}]]
 
 
 def test_a_message_that_is_changed_when_it_was_added_stays_changed(door: Door) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from graphkit import Agent, tool
+from graphkit.handlers import CompositeCallbackHandler, PrintingCallbackHandler, null_callback_handler
 from graphkit.hooks import (
     AfterInvocationEvent,
     AfterModelCallEvent,
@@ -21,6 +23,7 @@ from graphkit.hooks import (
     MessageAddedEvent,
     ModelStreamUpdateEvent,
 )
+from graphkit.middleware import InvokeModelStage
 from graphkit.models import ToolCall
 from tests.agents.conftest import Door, agent_of
 
@@ -109,3 +112,64 @@ def test_a_callback_that_is_added_is_heard_at_once(door: Door) -> None:
     agent = agent_that_works(hooks=[add])
     door(agent, "go")
     assert [type(event) for event in heard] == [BeforeModelCallEvent] + [BeforeToolCallEvent] * 3
+
+
+@pytest.mark.parametrize(
+    ("handler", "made_for_it"),
+    [
+        pytest.param(None, set(), id="none"),
+        pytest.param(null_callback_handler, set(), id="null"),
+        pytest.param(PrintingCallbackHandler(), {"ModelStreamUpdate"}, id="printing"),
+        pytest.param(
+            CompositeCallbackHandler(null_callback_handler, PrintingCallbackHandler()),
+            {"ModelStreamUpdate"},
+            id="composite",
+        ),
+    ],
+)
+def test_a_handler_of_ours_pays_for_what_it_does_something_with(
+    door: Door, made: Counter[str], handler: Any, made_for_it: set[str]
+) -> None:
+    agent = agent_that_works(callback_handler=handler)
+    made.clear()
+    assert door(agent, "go").stop_reason == "end_turn"
+    assert set(made) == made_for_it
+    assert supersteps(agent) == 5
+
+
+def test_a_handler_of_the_users_is_shown_everything_that_dicts_come_of(
+    door: Door, made: Counter[str]
+) -> None:
+    agent = agent_that_works(callback_handler=lambda **event: None)
+    made.clear()
+    assert door(agent, "go").stop_reason == "end_turn"
+    assert set(made) == {
+        "BeforeInvocation",
+        "MessageAdded",
+        "BeforeModelCall",
+        "ModelStreamUpdate",
+        "AfterModelCall",
+        "AfterToolCall",
+    }
+
+
+def passing_on(context: Any, next: Any) -> Any:
+    return (yield from next(context))
+
+
+async def awaited_passing_on(context: Any, next: Any) -> AsyncIterator[Any]:
+    async for event in next(context):
+        yield event
+
+
+@pytest.mark.parametrize(
+    ("layer", "streamed"), [(passing_on, set()), (awaited_passing_on, {"ModelStreamUpdate", "ContentBlock"})]
+)
+def test_only_async_middleware_sees_what_nobody_hears(
+    door: Door, made: Counter[str], layer: Any, streamed: set[str]
+) -> None:
+    agent = agent_that_works()
+    agent.add_middleware(InvokeModelStage, layer)
+    made.clear()
+    assert door(agent, "go").stop_reason == "end_turn"
+    assert set(made) - {"ModelStopReason"} == streamed

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from graphkit import tool
+from graphkit import AgentResult, tool
 from graphkit.models import ScriptedModel, ToolCall
+from graphkit.telemetry import EventLoopMetrics
+from graphkit.types.content import Message
 from graphkit_prebuilt.models.scripted import Turn
 from tests.agents.conftest import Door, agent_of, script
 
@@ -84,4 +87,40 @@ def test_metrics_are_those_of_the_request(door: Door) -> None:
     used = metrics.tool_metrics["again"]
     assert (used.call_count, used.success_count, used.error_count) == (2, 2, 0)
     summary = metrics.get_summary()
-    assert summary["total_cycles"] == 2 and summary["tool_usage"]["again"]["success_rate"] == 1
+    assert summary["total_cycles"] == 2
+    told = summary["tool_usage"]["again"]
+    assert told["execution_stats"]["success_rate"] == 1 and told["execution_stats"]["call_count"] == 2
+    assert told["tool_info"]["name"] == used.tool["name"] == "again"
+    assert told["tool_info"]["input_params"] == {} and told["tool_info"]["tool_use_id"]
+    assert summary["agent_invocations"] == [
+        {"usage": metrics.accumulated_usage, "cycles": [{"usage": usage}] * 2}
+    ]
+    invocation = metrics.latest_agent_invocation
+    assert invocation is not None and metrics.agent_invocations == [invocation]
+    assert invocation.usage == metrics.accumulated_usage
+    assert [cycle.usage for cycle in invocation.cycles] == [usage, usage]
+    json.dumps(summary)
+
+
+@pytest.mark.parametrize(
+    ("usage", "size"),
+    [
+        ({"inputTokens": 10, "outputTokens": 4, "totalTokens": 14}, 10),
+        ({"inputTokens": 10, "outputTokens": 4, "totalTokens": 14, "cacheReadInputTokens": 3}, 10),
+        ({"inputTokens": 10, "outputTokens": 4, "totalTokens": 19, "cacheReadInputTokens": 5}, 15),
+    ],
+)
+def test_the_size_of_the_context(door: Door, usage: dict[str, int], size: int) -> None:
+    """What the last call of the model read, with what is cached; and with what it then said."""
+    result = door(busy(usage), "go", limits={"turns": 1})
+    assert result.context_size == result.metrics.latest_context_size == size
+    assert result.projected_context_size == result.metrics.projected_context_size == size + 4
+
+
+def test_nothing_is_known_of_a_context_before_a_call_of_the_model() -> None:
+    metrics = EventLoopMetrics()
+    assert (metrics.latest_context_size, metrics.projected_context_size) == (None, None)
+    assert metrics.get_summary()["agent_invocations"] == []
+    assert metrics.latest_agent_invocation is None
+    message: Message = {"role": "assistant", "content": [{"text": "made by hand"}]}
+    assert str(AgentResult("end_turn", message, metrics, {})) == "made by hand\n"

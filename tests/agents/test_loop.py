@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphkit import Agent, tool
+from graphkit import Agent, ToolContext, tool
 from graphkit.errors import NoPendingInterruptError
 from graphkit.hooks import (
     AfterInvocationEvent,
@@ -23,6 +23,7 @@ from graphkit.hooks import (
     ToolStreamUpdateEvent,
 )
 from graphkit.models import ToolCall
+from graphkit.types.exceptions import ConcurrencyException
 from tests.agents.conftest import Door, Session, agent_of, names, script
 
 RAN: list[str] = []
@@ -98,6 +99,21 @@ def test_the_request_state_ends_the_turn_after_the_tools(door: Door) -> None:
     assert roles(agent) == ["user", "assistant", "user"]
 
 
+def test_a_tool_finds_the_request_state_and_ends_the_turn(door: Door) -> None:
+    """As in Strands: `request_state` is there in each request, also in what the caller gives."""
+
+    @tool(context=True)
+    def stop(tool_context: ToolContext) -> str:
+        tool_context.invocation_state["request_state"]["stop_event_loop"] = True
+        return "stopped"
+
+    given: dict[str, Any] = {"user": "u1"}
+    result = door(agent_of(ToolCall("stop"), "never said", tools=[stop]), "go", invocation_state=given)
+    assert result.stop_reason == "tool_use" and result.state == {"stop_event_loop": True}
+    assert given == {"user": "u1", "request_state": {"stop_event_loop": True}}
+    assert door(agent_of("well"), "hi").state == {}
+
+
 def test_the_calls_of_a_batch_are_cancelled_together(door: Door, session: Session) -> None:
     def cancel(event: BeforeToolsEvent) -> None:
         assert [block["toolUse"]["name"] for block in event.message["content"]] == ["work", "rest"]
@@ -130,6 +146,25 @@ def test_another_prompt_in_place_of_returning(door: Door, session: Session) -> N
         "shorter",
         "shorter still",
     ]
+
+
+def test_messages_in_place_of_returning_and_nobody_gets_in_between(door: Door, session: Session) -> None:
+    """S147, S148: under the same claim of the thread as the request that it follows."""
+    refused: list[BaseException] = []
+    prompts: list[Any] = [[{"role": "user", "content": [{"text": "shorter"}]}]]
+
+    def again(event: AfterInvocationEvent) -> None:
+        if prompts:
+            event.resume = prompts.pop()
+
+    def another(event: BeforeInvocationEvent) -> None:
+        with pytest.raises(ConcurrencyException) as caught:
+            session.agent(hooks=[])("mine")
+        refused.append(caught.value)
+
+    agent = session.agent("one", "two", hooks=[again, another])
+    assert str(door(agent, "go")) == "two\n"
+    assert said(agent) == ["go", "one", "shorter", "two"] and len(refused) == 2
 
 
 def test_another_prompt_that_nobody_watches(door: Door) -> None:

@@ -1005,7 +1005,8 @@ def test_an_error_of_the_inside_is_nobody_s_of_the_layers(door: Door) -> None:
 
 PREBUILT = Path(sys.modules["graphkit_prebuilt"].__file__ or "").parent
 MIDDLEWARE = str(PREBUILT / "middleware")
-OF_PLUGINS = (MIDDLEWARE, *(str(PREBUILT / name) for name in ("hooks", "plugins.py", "halting.py")))
+OF_PLUGINS = (MIDDLEWARE, *(str(PREBUILT / f"{name}.py") for name in ("plugins", "plugin_state", "halting")))
+HOOKS = str(PREBUILT / "hooks")
 
 
 def frames(run: Callable[[], Any], *places: str, flag: int = ~0) -> Counter[str]:
@@ -1028,7 +1029,12 @@ def frames(run: Callable[[], Any], *places: str, flag: int = ~0) -> Counter[str]
 
 def test_without_plugins_no_generator_of_theirs_is_entered(add: Any) -> None:
     agent = adding(add, 1)
-    assert frames(lambda: agent("go"), *OF_PLUGINS, flag=inspect.CO_GENERATOR) == {}
+    assert frames(lambda: agent("go"), HOOKS, *OF_PLUGINS, flag=inspect.CO_GENERATOR) == {}
+    # What the request is given and comes to is looked at once, and nothing for each call of the model or of a tool.
+    calls = [ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2})]
+    once = frames(lambda: agent_of("done", tools=[add])("go"), *OF_PLUGINS[1:])
+    assert not once.keys() & {"end_turn", "settle", "unsettled", "pieces", "hooks", "tools"}
+    assert once == frames(lambda: agent_of(calls, calls, "done", tools=[add])("go"), *OF_PLUGINS[1:])
 
 
 def test_without_middleware_nothing_of_it_is_made_or_entered(add: Any) -> None:

@@ -27,7 +27,7 @@ from graphkit.plugins import HaltSignal, Plugin, hook
 from graphkit.session import SessionManager
 from graphkit.types.tools import ToolContext
 from graphkit_prebuilt import plugin_state
-from graphkit_prebuilt.plugin_state import PluginStates
+from graphkit_prebuilt.plugin_state import RestingStates, RunningStates
 from tests.agents.conftest import Door, Session, agent_of
 from tests.conftest import response
 
@@ -295,7 +295,7 @@ def test_a_state_of_another_type_is_an_error_that_names_the_plugin(session: Sess
 
 def test_a_name_that_is_no_plugin_s_is_an_error(session: Session) -> None:
     agent = session.agent("one", plugins=[Counter()])
-    with pytest.raises(UnknownPluginError, match=r"no plugin 'count'; it has \['counter'\]"):
+    with pytest.raises(UnknownPluginError, match=r"no plugin 'count'; there are \['counter'\]"):
         agent.get_plugin_state("count")
     with pytest.raises(UnknownPluginError, match="no plugin 'count'"):
         agent.set_plugin_state("count", 1)
@@ -341,7 +341,8 @@ def test_plugins_that_keep_nothing_pay_nothing(monkeypatch: pytest.MonkeyPatch) 
         def hear(self, event: BeforeToolCallEvent) -> None: ...
 
     made: list[Any] = []
-    monkeypatch.setattr(PluginStates, "__init__", lambda self, *args: made.append(self))
+    for states in (RunningStates, RestingStates):
+        monkeypatch.setattr(states, "__init__", lambda self, *args: made.append(self))
     monkeypatch.setattr(plugin_state, "taken_apart", lambda *args: made.append(args))
     agent = agent_of([WORK], "done", "more", tools=[work], plugins=[Idle()])
     written: list[str] = []

@@ -76,7 +76,7 @@ def test_marked_methods_are_hooks_and_tools_of_the_agent() -> None:
     assert all(entry.callback.__self__ is plugin for entry in host.hooks.of(BeforeModelCallEvent))  # type: ignore[attr-defined]
     assert list(host.tool_registry.registry) == ["count"]
     assert [each.tool_name for each in plugin.tools] == ["count"]
-    properties = host.tool_registry.specs[0]["inputSchema"]["json"]["properties"]
+    properties = host.tool_registry.get_all_tool_specs()[0]["inputSchema"]["json"]["properties"]
     assert list(properties) == ["word"]
 
 
@@ -269,6 +269,25 @@ def test_what_a_plugin_raises_says_where_it_comes_from(method: str) -> None:
     with pytest.raises(LookupError, match="nothing there") as raised:
         attach(Host(), [Raises(method)])
     assert raised.value.__notes__ == [f"raised by {method} of plugin 'raises'"]
+
+
+class Gives(Plugin):
+    """Gives a wrong thing in place of its tools."""
+
+    name = "gives"
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def get_tools(self) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize("given", [None, 3, [3], [object()], ["no_such_module"]], ids=range(5))
+def test_tools_that_are_none_name_the_plugin(given: Any) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        attach(Host(), [Gives(given)])
+    assert raised.value.__notes__[-1] == "raised by get_tools of plugin 'gives'"
 
 
 @pytest.mark.parametrize("what", ["state_type", "invocation_state_type"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,11 @@ from graphkit.cache.sqlite import SqliteCache
 from graphkit.errors import NotHaltedError
 from graphkit.hooks import AfterInvocationEvent, BeforeToolCallEvent
 from graphkit.middleware import InvokeModelResult, InvokeModelStage
-from graphkit.models import ToolCall
+from graphkit.models import ScriptedModel, ToolCall
 from graphkit.models.scripted import Turn
 from graphkit.plugins import Plugin, hook, middleware
 from graphkit.store.memory import InMemoryStore
+from graphkit.store.sqlite import SqliteStore
 from graphkit.types.exceptions import ModelThrottledException
 from graphkit.vended_plugins import (
     ApprovalGate,
@@ -256,6 +260,73 @@ def test_a_store_has_one_bucket_for_all_conversations(door: Door, look: Any) -> 
         assert time.waits == wait
     item = store.get(("rate_limiter",), "bucket")
     assert item is not None and item.value["tokens"] == pytest.approx(-1)
+
+
+def test_who_shares_a_store_shares_the_bucket_while_all_live(door: Door, look: Any, tmp_path: Path) -> None:
+    """As processes do: each has a limiter and a store of its own, on one file."""
+    time = Time()
+
+    async def sleep(seconds: float) -> None:
+        time.waits.append(round(seconds, 6))
+
+    stores = [SqliteStore(str(tmp_path / "store.sqlite")) for _ in range(2)]
+    limiters = [RateLimiter(1, per=60, store=store, clock=time, sleep=sleep) for store in stores]
+    for number, waits in enumerate([[], [60], [60, 120], [60, 120, 180]]):
+        agent = agent_of(*looking(1), tools=[look], plugins=[limiters[number % 2]])
+        door(agent, "go")
+        assert time.waits == waits
+
+
+IN_A_PROCESS = """
+import os, sys
+from graphkit import tool
+from graphkit.store.sqlite import SqliteStore
+from graphkit.vended_plugins import RateLimiter
+from tests.agents.conftest import agent_of
+from tests.agents.test_shipped_plugins import looking
+
+@tool
+def look(at: int) -> int:
+    return at
+
+limiter = RateLimiter(2, per=60, store=SqliteStore(sys.argv[1]), clock=lambda: 1000.0)
+agents = [agent_of(*looking(1), tools=[look], plugins=[limiter]) for _ in range(2)]
+for number, agent in enumerate(agents):
+    agent("go", thread_id=str(number))
+os._exit(0)
+"""
+
+
+def test_the_bucket_of_all_conversations_outlives_its_process(door: Door, look: Any, tmp_path: Path) -> None:
+    time, path = Time(), str(tmp_path / "store.sqlite")
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS, path],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    limiter = RateLimiter(2, per=60, store=SqliteStore(path), clock=time, sleep=time.sleep)
+    door(agent_of(*looking(1), tools=[look], plugins=[limiter]), "go")
+    assert time.waits == [30]
+
+
+@pytest.mark.parametrize("door", [Door("call"), Door("invoke_async")], ids=["sync", "async"])
+def test_conversations_side_by_side_get_a_token_each_of_a_store(door: Door, look: Any) -> None:
+    time = Time()
+
+    async def sleep(seconds: float) -> None:
+        time.waits.append(round(seconds, 6))
+
+    store = InMemoryStore()
+    limiter = RateLimiter(1, per=1, store=store, clock=time, sleep=sleep)
+    model = ScriptedModel(looking(1), repeat=True, per_thread=True)
+    agent = agent_of(model=model, tools=[look], plugins=[limiter])
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda number: door(agent, "go", thread_id=str(number)), range(6)))
+    assert sorted(time.waits) == [1, 2, 3, 4, 5]
+    item = store.get(("rate_limiter",), "bucket")
+    assert item is not None and item.value["tokens"] == -5
 
 
 def test_calls_side_by_side_get_a_token_each(door: Door, look: Any) -> None:

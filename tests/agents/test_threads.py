@@ -78,7 +78,7 @@ def test_threads_do_not_mix(saver: Any) -> None:
         for turn in range(TURNS):
             result = agent(f"{own}-{turn}", thread_id=own, invocation_state={"own": own})
             assert str(result) == f"heard {own}-{turn}\n"
-            assert result.invocation_state == {"own": own}
+            assert result.invocation_state == {"own": own, "request_state": {}}
             assert result.metrics.tool_metrics["remember"].call_count == 1
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -189,7 +189,7 @@ def test_an_agent_can_call_itself_on_another_thread(door: Any) -> None:
         """Ask again."""
         return str(agent("inner prompt", thread_id="other"))
 
-    agent.tool_registry.process([ask_again])
+    agent.tool_registry.process_tools([ask_again])
     assert str(door(agent, "go")) == "outer\n"
     assert [message["content"][0]["text"] for message in agent.thread("other").messages] == [
         "inner prompt",
@@ -332,7 +332,7 @@ def test_what_agents_begin_with_is_every_threads(door: Any, saver: Any) -> None:
     # What is stored wins over what another agent begins with.
     other = agent_of("three", messages=[], state={"k": [2], "new": 1}, checkpointer=saver)
     assert other.thread("a").state.get() == {"k": [1]}
-    assert len(door(other, "more", thread_id="a").invocation_state) == 0
+    assert door(other, "more", thread_id="a").invocation_state == {"request_state": {}}
     assert len(other.thread("a").messages) == 6
     assert began == [
         {"role": "user", "content": [{"text": "before"}]},

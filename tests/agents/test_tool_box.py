@@ -54,7 +54,7 @@ class Shop:
 
 def box_of(*tools: Any) -> ToolRegistry:
     box = ToolRegistry()
-    box.process(list(tools))
+    box.process_tools(list(tools))
     return box
 
 
@@ -75,9 +75,11 @@ def served(
 
 def test_tools_are_found_by_name_in_the_order_given() -> None:
     box = ToolRegistry()
-    assert box.process([other, [add, (Shop().sell,)]]) == ["other-tool", "add", "sell"]
+    assert box.process_tools([other, [add, (Shop().sell,)]]) == ["other-tool", "add", "sell"]
     assert list(box.registry) == ["other-tool", "add", "sell"]
-    assert [spec["name"] for spec in box.specs] == ["other-tool", "add", "sell"]
+    assert [spec["name"] for spec in box.get_all_tool_specs()] == ["other-tool", "add", "sell"]
+    assert list(box.get_all_tools_config().values()) == box.get_all_tool_specs()
+    assert list(box.get_all_tools_config()) == ["other-tool", "add", "sell"]
     assert box.get("add") is add
     strange: list[Any] = ["nope", None, ["add"], {}]
     assert [box.get(name) for name in strange] == [None] * 4
@@ -95,7 +97,7 @@ def test_two_tools_of_one_name_are_refused_and_none_is_added() -> None:
 
     box = box_of(other)
     with pytest.raises(ValueError, match="two tools are named 'add' and 'add'"):
-        box.process([add, another])
+        box.process_tools([add, another])
     assert list(box.registry) == ["other-tool"]
     with pytest.raises(ValueError, match="two tools are named 'sell'"):
         box_of(Shop().sell, Shop().sell)
@@ -146,7 +148,7 @@ def test_what_is_no_tool_is_refused(thing: Any) -> None:
 @pytest.mark.parametrize("tools", [add, "add", {"add": add}])
 def test_tools_are_a_list(tools: Any) -> None:
     with pytest.raises(TypeError, match="tools= is a list"):
-        ToolRegistry().process(tools)
+        ToolRegistry().process_tools(tools)
 
 
 def test_a_method_without_its_object_is_refused() -> None:
@@ -185,7 +187,9 @@ class StrandsLike:
 def test_a_tool_of_strands(take: Take) -> None:
     theirs = StrandsLike()
     box = box_of(theirs, theirs)
-    assert box.specs == [{"name": "theirs", "description": "d", "inputSchema": {"json": {"type": "object"}}}]
+    assert box.get_all_tool_specs() == [
+        {"name": "theirs", "description": "d", "inputSchema": {"json": {"type": "object"}}}
+    ]
     state = {"a": 1}
     text = served(take, box, "theirs", state, x=1)
     assert text == "{'x': 1} {'agent': 'the agent', 'a': 1}"
@@ -233,7 +237,7 @@ class LangChainLike:
 
 def test_a_tool_of_langchain(take: Take) -> None:
     box = box_of(LangChainLike())
-    (spec,) = box.specs
+    (spec,) = box.get_all_tool_specs()
     assert (spec["name"], spec["description"]) == ("search", "Search.")
     schema = spec["inputSchema"]["json"]
     assert schema["properties"] == {"text": {"type": "string", "description": "the text"}}
@@ -268,7 +272,7 @@ def test_the_real_tools_of_langchain(take: Take) -> None:
         return a * b
 
     box = box_of(multiply)
-    schema = box.specs[0]["inputSchema"]["json"]
+    schema = box.get_all_tool_specs()[0]["inputSchema"]["json"]
     assert schema["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer"}}
     assert served(take, box, "multiply", a=2, b=3) == "6"
 
@@ -293,7 +297,7 @@ LETTERS: ToolSpec = {
 
 def test_a_module_with_a_spec(take: Take) -> None:
     box = box_of(module_of(TOOL_SPEC=LETTERS, letters=letters))
-    assert box.specs == [LETTERS]
+    assert box.get_all_tool_specs() == [LETTERS]
     assert box.registry["letters"].tool_type == "python"
     assert served(take, box, "letters", {"mine": 1}, word="tea") == "3 ['agent', 'mine']"
     assert PythonAgentTool("letters", LETTERS, letters).tool_spec == LETTERS

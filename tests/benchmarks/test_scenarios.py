@@ -33,6 +33,9 @@ TINY = Sizes(
     dict_entries=3,
     late_request=15,
     session_turns=2,
+    ring=2,
+    handoffs=3,
+    layers=2,
 )
 SCENARIOS = [scenario for group in groups(TINY).values() for scenario in group]
 TARGETS = {
@@ -66,6 +69,10 @@ TARGETS = {
     "agent: request 100 ÷ request 10 of a conversation": ("≤ 1.2", False),
     "agent: restore a session of 200 messages of 1 KB from its file": ("≥ 10×", False),
     "agent: session of 200 messages of 1 KB, size on disk ÷ its JSON": ("≤ 1.6", False),
+    "create_react_agent: 100 turns of model and tool, SQLite NORMAL": ("≥ 10×", False),
+    "create_react_agent: size on disk, 200 turns ÷ 100 turns, SQLite": ("≤ 2.1", False),
+    "team: ring of 10 agents, 100 handoffs, scripted models, in memory": ("≥ 5×", False),
+    "team: graph of 10 × 10 agents in layers, scripted models, in memory": ("≥ 5×", False),
 }
 """Every line of the targets: what is to be reached, and whether there is a bare limit."""
 
@@ -121,6 +128,7 @@ def test_nine_pairs_at_least_unless_a_sample_takes_seconds() -> None:
         "size on disk",
         "size on disk ÷ size of a value of 100 MB",
         "agent: session of 200 messages of 1 KB",
+        "create_react_agent: size on disk",
         "time per turn of a running graph at turn 1000",
         "time per invoke",
         "fsync and fdatasync calls per superstep (by strace)",

@@ -80,7 +80,7 @@ class Scenario:
         self.config: RunnableConfig = {**CONFIG, "metadata": {"who": secret("metadata")}}
 
     def _begin(self, state: State) -> State:
-        return {"log": [secret("value")], "book": {secret("key"): 1}}
+        return {"log": [3 * secret("value")], "book": {secret("key"): 1}}
 
     def _fan_out(self, state: State) -> list[Send]:
         parts = [
@@ -193,6 +193,9 @@ def test_a_thread_goes_on_and_looks_the_same_in_another_saver(
 
 # What does not open
 
+LONG = "x" * 100
+"""Begins a list that has rows of its own."""
+
 
 def opened(saver: Any) -> Any:
     """All that the thread has to show."""
@@ -205,7 +208,7 @@ def small_thread(storage: Storage, serde: Any, thread: str = "t") -> None:
     graph = graph_of(
         {"a": says("a"), "b": asks("sure?")}, in_a_row("a", "b"), saver=storage.open(serde=serde)
     )
-    graph.invoke({"log": ["x"]}, config)
+    graph.invoke({"log": [LONG]}, config)
 
 
 def read_with(storage: Storage, serde: Any) -> EncryptionError:
@@ -226,7 +229,7 @@ def test_a_plain_thread_is_refused_by_a_saver_that_encrypts(
 ) -> None:
     small_thread(storage, None)
     assert "is not encrypted" in str(read_with(storage, old))
-    assert storage.open().load("t").values["log"] == ["x", "a"]
+    assert storage.open().load("t").values["log"] == [LONG, "a"]
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -269,7 +272,7 @@ def test_the_async_door_says_the_same(storage: Storage, old: EncryptedSerializer
     async def through(serde: Any) -> Any:
         return await storage.open(serde=serde).aload("t")
 
-    assert asyncio.run(through(old)).values["log"] == ["x", "a"]
+    assert asyncio.run(through(old)).values["log"] == [LONG, "a"]
     with pytest.raises(EncryptionError, match="'t'"):
         asyncio.run(through(None))
 
@@ -314,7 +317,7 @@ def test_a_row_moved_to_another_place_does_not_open(storage: Storage, old: Encry
                     opened(saver)
                 with_row(storage, table, sealed(row, other["body"]), row)
     assert moved > 10
-    assert opened(saver)[0][0]["log"] == ["x", "a"]
+    assert opened(saver)[0][0]["log"] == [LONG, "a"]
 
 
 def test_a_body_cut_off_anywhere_does_not_open(storage: Storage, old: EncryptedSerializer) -> None:
@@ -413,7 +416,7 @@ def test_a_copied_thread_is_written_with_the_current_key(storage: Storage, old: 
     only.copy_thread("copy", "t")
     assert [found[0] for found in opened(only)] == [found[0] for found in expected]
     graph = graph_of({"a": says("a"), "b": asks("sure?")}, in_a_row("a", "b"), saver=only)
-    assert graph.invoke(Command(resume="yes"), CONFIG) == {"log": ["x", "a", "yes"]}
+    assert graph.invoke(Command(resume="yes"), CONFIG) == {"log": [LONG, "a", "yes"]}
 
 
 def growing(saver: Any, supersteps: int) -> Any:

@@ -334,7 +334,7 @@ def test_any_parent_is_kept_and_nothing_follows_it_in_circles(door: Door, parent
 
 def test_the_same_checkpoint_again_changes_nothing(door: Door, saver: Saver) -> None:
     first = door.put_values({"x": "long" * 100}, id="1")
-    checkpoint = with_values({"x": [1], "__start__": 2}, "2")
+    checkpoint = with_values({"x": ["long" * 100], "__start__": 2}, "2")
     for _ in range(3):
         door.put(first, checkpoint, {"step": 1}, checkpoint["channel_versions"])
         assert saver.usage("t").checkpoints == 2

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphkit_checkpoint import layout, reading
+from graphkit_checkpoint import reading, writing
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.errors import ConcurrentUpdateError, LeaseLostError
 from graphkit_checkpoint.layout import FOLD, LOOSE_BYTES, MOST_FORKS, SMALL, SMALLEST_BASE, Layout, seal
@@ -331,8 +331,34 @@ def exact(values: Values) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def grower(saver: BaseCheckpointSaver) -> Grower:
+def grower(saver: BaseCheckpointSaver, monkeypatch: pytest.MonkeyPatch) -> Grower:
+    """Its lists and dicts are logs and its values have rows, unless they take one byte."""
+    monkeypatch.setattr(writing, "SMALL", 1)
     return Grower(saver)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_small_list_or_dict_has_no_row_until_it_has_grown(
+    saver: BaseCheckpointSaver, declared: bool
+) -> None:
+    grower, rows = Grower(saver), []
+    for number in range(SMALL + 4):
+        grower.append(number % 10, declared=declared)
+        rows.append(grower.rows)
+    # Three bytes of header: from then on it is a log, of a first row and one for each superstep.
+    assert rows == [0] * (SMALL - 3) + [1, 2, 3, 4, 5, 6, 7]
+    grower.merge({"a": 1}, declared=declared)
+    grower.merge({"b": [2]}, declared=declared)
+    assert grower.rows == rows[-1]
+    grower.merge({"c": "x" * SMALL}, declared=declared)
+    grower.merge({"d": 4}, declared=declared)
+    assert grower.rows == rows[-1] + 2
+    grower.step(log=[1])
+    grower.reopen()
+    grower.append(2, declared=declared)
+    grower.merge({"e": 5}, declared=declared)
+    assert grower.rows == rows[-1] + 3
+    grower.check()
 
 
 def folded_rows(appended: int) -> int:
@@ -759,10 +785,11 @@ def obey(grower: Grower, savers: list[BaseCheckpointSaver], operation: tuple[Any
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a short history comes across them all."""
-    monkeypatch.setattr(layout, "FOLD", 3)
-    monkeypatch.setattr(layout, "MOST_FORKS", 2)
-    monkeypatch.setattr(layout, "SMALLEST_BASE", 3)
-    for module in (layout, reading):
+    monkeypatch.setattr(writing, "FOLD", 3)
+    monkeypatch.setattr(writing, "MOST_FORKS", 2)
+    monkeypatch.setattr(writing, "SMALLEST_BASE", 3)
+    monkeypatch.setattr(writing, "SMALL", 8)
+    for module in (writing, reading):
         monkeypatch.setattr(module, "LOOSE_BYTES", 30)
 
 

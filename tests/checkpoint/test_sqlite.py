@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import aiosqlite
 import pytest
@@ -17,12 +18,16 @@ from sqlalchemy import create_engine, event, text
 from graphkit import START, Command, StateGraph, interrupt
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.checkpoint.sqlite.aio import AsyncSqliteSaver
-from graphkit.errors import StorageCorruptError, StorageUnavailableError
+from graphkit.errors import CheckpointCorruptError, StorageCorruptError, StorageUnavailableError
 from graphkit.types import RunnableConfig
 
 
 class State(TypedDict, total=False):
     answer: str
+
+
+class Talk(TypedDict):
+    said: Annotated[list[str], operator.add]
 
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t"}}
@@ -172,3 +177,23 @@ def test_a_saver_may_be_used_on_both_sides_of_a_fork(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FORKING, str(tmp_path / "t.sqlite")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout.strip(), ran.stderr) == ("{'n': 11} {'n': 3}", "")
+
+
+def test_a_read_that_finds_damage_is_over(tmp_path: Path) -> None:
+    """Though its rows were fetched one by one, and whoever caught the error holds on to all that was read."""
+    path = tmp_path / "t.sqlite"
+
+    def say(state: Talk) -> Talk:
+        return {"said": ["x" * 5000]}
+
+    builder = StateGraph(Talk).add_sequence([(f"n{number}", say) for number in range(5)])
+    with SqliteSaver(path) as saver, closing(sqlite3.connect(path)) as database:
+        app = builder.add_edge(START, "n0").compile(saver)
+        app.invoke({"said": []}, CONFIG)
+        with database:
+            row = "(SELECT min(rowid) + 1 FROM graphkit_value WHERE channel = 'said')"
+            database.execute(f"UPDATE graphkit_value SET body = x'00' WHERE rowid = {row}")
+        with pytest.raises(CheckpointCorruptError, match="checksum") as caught:
+            app.get_state(CONFIG)
+        app.invoke({"said": []}, {"configurable": {"thread_id": "other"}})
+        assert database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0, caught

@@ -49,17 +49,21 @@ class State(TypedDict, total=False):
     book: Annotated[dict[Any, Any], operator.or_]
 
 
+LONG = "x" * 64
+"""Begins a list that has rows of its own."""
+
+
 def small_thread(saver: BaseCheckpointSaver) -> None:
     """Three checkpoints with a list, a dict, a value, an input and what runs next; beside the last two records."""
     token, tip = new_token(), Tip()
-    first = Checkpoint(IDS[0], None, -1, "input", 1.5, {"m": 1}, {"next": ["a"]}, given=[("log", ["x"])])
+    first = Checkpoint(IDS[0], None, -1, "input", 1.5, {"m": 1}, {"next": ["a"]}, given=[("log", [LONG])])
     second = Checkpoint(
         IDS[1], IDS[0], 0, "loop", 1.5, {"m": 1}, {"next": ["a", "b"]}, {"w": [1]},
-        {"log": ["x"], "k": "v", "book": {"a": 1}},
+        {"log": [LONG], "k": "v", "book": {"a": 1}},
     )  # fmt: skip
     third = Checkpoint(
         IDS[2], IDS[1], 1, "loop", 1.5, {"m": 1}, {"next": ["a", "b"]}, {"w": [1]},
-        {"log": ["x", "y"], "k": "w", "book": {"a": 1, "b": 2}}, extended={"log": 1, "book": ["b"]},
+        {"log": [LONG, "y"], "k": "w", "book": {"a": 1, "b": 2}}, extended={"log": 1, "book": ["b"]},
     )  # fmt: skip
     saver.commit(Commit("t", "", token, tip, True, None, False, (first, second)))
     records = [Pending("task1", "output", "", {"writes": ["z"]}), Pending("task2", "question", "q", "sure?")]

@@ -448,7 +448,31 @@ def test_a_closing_that_always_answers_comes_to_the_recursion_limit(
 
     with pytest.raises(GraphRecursionError):
         runner.invoke(make({"node": endless}), EMPTY, {**config, "recursion_limit": 5})
-    assert len(edges.took()) == 10
+    *answered, last = edges.took()
+    assert (len(answered), last) == (10, ("closing", (), "GraphRecursionError", ("node",)))
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_run_that_comes_to_its_recursion_limit_is_closed(
+    runner: Runner, edges: Edges, make: Any, config: RunnableConfig, durability: Any
+) -> None:
+    edges.on_closing = lambda seen: {"last": type(seen.arg.error).__name__}
+    nodes = {"one": edges.node("one"), "two": edges.node("two")}
+    shape: Any = {"first": ["one"], "after": {"one": ["two"], "two": ["one"]}}
+    limited: RunnableConfig = {**config, "recursion_limit": 3}
+    with pytest.raises(GraphRecursionError):
+        runner.invoke(make(nodes, **shape), EMPTY, limited, durability=durability)
+    assert edges.took() == ["one", "two", "one", ("closing", (), "GraphRecursionError", ("two",))]
+    state = runner.get_state(make(nodes, **shape), config)
+    assert (state.next, state.values["last"]) == (("two",), "GraphRecursionError")
+    runner.update_state(make(nodes, **shape), config, {"last": "free"}, "one")  # the thread was given back
+    with pytest.raises(GraphRecursionError):
+        runner.invoke(make(nodes, **shape), None, limited, durability=durability)
+    assert edges.took() == [
+        ("opening", ("two",)),
+        *("two", "one", "two"),
+        ("closing", (), "GraphRecursionError", ("one",)),
+    ]
 
 
 def test_a_wrong_answer_of_a_closing_is_an_error_and_leaves_the_questions_open(

@@ -11,13 +11,21 @@ import pytest
 
 from tests.agents.llm_server import LLMServer, Reply
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run(example: str, *arguments: str, **variables: str) -> list[str]:
-    command = [sys.executable, "-u", str(EXAMPLES / f"{example}.py"), *arguments]
+    """What an example about agents prints."""
+    return run_program(f"agents/{example}.py", *arguments, **variables)
+
+
+def run_program(path: str, *arguments: str, **variables: str) -> list[str]:
+    """What an example prints that has no terminal; with these variables beside those of the environment."""
+    command = [sys.executable, "-u", str(EXAMPLES / path), *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "GRAPHKIT_MODEL"} | variables
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=environment
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 

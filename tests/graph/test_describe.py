@@ -253,6 +253,33 @@ def test_how_deep_is_looked(xray: bool | int, nodes: list[str]) -> None:
     assert list(graph.boxes) == [box.id for box in graph.nesting()]
 
 
+def test_a_graph_that_a_function_calls_is_drawn_in_its_place() -> None:
+    """As LangGraph does; of a function that refers to several, it is not known which it calls when."""
+    inner, other = chain("x", "y"), chain("z")
+
+    def call(state: State) -> Any:
+        return inner.invoke(state)
+
+    def call_both(state: State) -> Any:
+        return other.invoke(inner.invoke(state))
+
+    graph = chain("one", "both", one=call, both=call_both)
+    assert list(graph.get_graph().nodes) == [START, "one", "both", END]
+    drawn = graph.get_graph(xray=True)
+    assert list(drawn.nodes) == [START, "one:x", "one:y", "both", END]
+    assert edges_of(drawn) == [(START, "one:x"), ("one:y", "both"), ("both", END), ("one:x", "one:y")]
+
+
+def test_a_graph_that_calls_itself_is_not_drawn_without_end() -> None:
+    made: Any = None
+
+    def again(state: State) -> Any:
+        return made.invoke(state)
+
+    made = chain("again", again=again)
+    assert list(made.get_graph(xray=True).nodes) == [START, "again", END]
+
+
 def test_one_graph_in_two_places_has_ids_of_its_own_in_each() -> None:
     inner = chain("x")
     graph = chain("one", "two", one=inner, two=inner).get_graph(xray=True)

@@ -125,8 +125,9 @@ def test_a_question_is_marked_as_deep_as_it_is_drawn(
     assert marked.next == {place}
 
 
-def test_a_question_of_a_graph_that_a_function_calls_is_marked_at_the_function(
-    config: RunnableConfig,
+@pytest.mark.parametrize(("xray", "place"), [(False, "call"), (True, "call:ask")])
+def test_a_question_of_a_graph_that_a_function_calls_is_marked_as_deep_as_it_is_drawn(
+    config: RunnableConfig, xray: bool, place: str
 ) -> None:
     inner = (
         StateGraph(State).add_node("ask", lambda state: {"value": interrupt("Sure?")}).add_edge(START, "ask")
@@ -135,7 +136,7 @@ def test_a_question_of_a_graph_that_a_function_calls_is_marked_at_the_function(
     outer = StateGraph(State).add_node("call", lambda state: called.invoke(state)).add_edge(START, "call")
     graph = outer.compile(checkpointer=InMemorySaver())
     graph.invoke({"value": ""}, config)
-    assert graph.get_graph(xray=True).marked(graph.get_state(config)).questions == {"call": ("Sure?",)}
+    assert graph.get_graph(xray=xray).marked(graph.get_state(config)).questions == {place: ("Sure?",)}
 
 
 @pytest.mark.parametrize(("subgraphs", "place"), [(False, "team"), (True, "team:do")])

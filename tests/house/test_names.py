@@ -15,6 +15,7 @@ from typing import Any, is_typeddict
 
 import pytest
 
+from graphkit.graph import StateGraph
 from graphkit.migrate.homes import new_home
 
 NAMES: dict[str, list[str]] = {
@@ -119,6 +120,32 @@ def test_migrate_finds_every_name(module: str) -> None:
     for name in NAMES[module]:
         for anchor in ("langgraph", "strands"):
             assert new_home(module.replace("graphkit", anchor, 1), name) == (module, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("graphkit.errors", "NodeInterrupt"),
+        ("graphkit.graph", "MessageGraph"),
+        ("graphkit.prebuilt", "ValidationNode"),
+        ("graphkit.hooks", "BeforeToolInvocationEvent"),
+        ("graphkit.hooks", "AfterModelInvocationEvent"),
+        ("graphkit", "experimental"),
+    ],
+)
+def test_no_name_stands_for_one_that_an_anchor_has_given_up(module: str, name: str) -> None:
+    """S169."""
+    assert not hasattr(importlib.import_module(module), name)
+    assert new_home(module, name) is None
+
+
+@pytest.mark.parametrize("keyword", ["config_schema", "input", "output"])
+def test_no_keyword_either(keyword: str) -> None:
+    """S169: it is `context_schema`, `input_schema`, `output_schema` and, of a node, `retry_policy`."""
+    with pytest.raises(TypeError, match=keyword):
+        StateGraph(dict, **{keyword: dict})
+    with pytest.raises(TypeError, match="retry"):
+        StateGraph(dict).add_node("node", print, retry=None)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("package", OURS)

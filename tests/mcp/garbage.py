@@ -1,22 +1,25 @@
-"""A program that is hardly an MCP server: it connects, and then answers calls as its argument says."""
+"""A program that is hardly an MCP server: it connects, tells of a tool a page, and then answers calls as its argument
+says."""
 
 import json
 import sys
 
 TOOL = {"name": "break", "description": "Break.", "inputSchema": {"type": "object"}}
+PAGES = {None: {"tools": [TOOL], "nextCursor": "2"}, "2": {"tools": [{**TOOL, "name": "mend"}]}}
 RESULTS = {
     "initialize": {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "garbage", "version": "1"},
     },
-    "tools/list": {"tools": [TOOL]},
 }
 
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
     result: object = RESULTS.get(method)
+    if method == "tools/list":
+        result = PAGES[(message.get("params") or {}).get("cursor")]
     if method == "tools/call":
         print("this is no message")
         match sys.argv[1]:

@@ -46,9 +46,30 @@ def picture() -> list[Any]:
     return ["a dot", Image(data=b"\x89PNG", format="png")]
 
 
+@server.prompt()
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"Greet {name}, please."
+
+
+@server.resource("desk://rules")
+def rules() -> str:
+    """The rules of the desk."""
+    return "Be kind."
+
+
+@server.resource("desk://drawers/{number}")
+def drawer(number: str) -> str:
+    """What is in a drawer."""
+    return f"drawer {number} is empty"
+
+
 @server.tool()
 def die() -> str:
-    """End in the middle of the call."""
+    """End in the middle of the call, the first time."""
+    if "died" in Path(os.environ["DESK_NOTES"]).read_text():
+        return "alive"
+    _note("died")
     os._exit(3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -122,6 +123,7 @@ def test_the_tools_of_a_server_are_tools_of_an_agent(desk: Making) -> None:
     assert str(agent("go")) == "done\n"
     added, picture, failed, misused = results(agent)
     assert (added["status"], added["content"]) == ("success", [{"text": "3"}])
+    assert added["structuredContent"] == {"result": 3} and "structuredContent" not in picture
     assert picture["content"] == [
         {"text": "a dot"},
         {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}},
@@ -146,9 +148,70 @@ def test_a_client_by_hand(desk: Making) -> None:
             "toolUseId": "1",
             "status": "success",
             "content": [{"text": "2"}],
+            "structuredContent": {"result": 2},
         }
+        assert asyncio.run(client.call_tool_async("2", "fail"))["status"] == "error"
     with pytest.raises(MCPClientInitializationError):
         client.call_tool_sync("1", "add", {})
+
+
+def test_prompts_and_resources(desk: Making) -> None:
+    client: Any = desk()
+    with pytest.raises(MCPClientInitializationError, match="no connection"):
+        client.list_prompts_sync()
+    with client:
+        (prompt,) = client.list_prompts_sync().prompts
+        assert (prompt.name, prompt.description) == ("greet", "Greet somebody.")
+        (message,) = client.get_prompt_sync("greet", {"name": "Ada"}).messages
+        assert (message.role, message.content.text) == ("user", "Greet Ada, please.")
+        (resource,) = client.list_resources_sync().resources
+        (content,) = client.read_resource_sync(resource.uri).contents
+        assert (str(content.uri), content.text) == ("desk://rules", "Be kind.")
+        (template,) = client.list_resource_templates_sync().resource_templates
+        (content,) = client.read_resource_sync(template.uri_template.format(number=3)).contents
+        assert content.text == "drawer 3 is empty"
+        with pytest.raises(MCPError, match="desk://no-such"):
+            client.read_resource_sync("desk://no-such")
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"allowed": ["add", re.compile("^d")]}, ["add", "delete", "die"]),
+        ({"allowed": ["add", re.compile("^d")], "rejected": ["die"]}, ["add", "delete"]),
+        (
+            {"rejected": [lambda tool: "file" in tool.tool_spec["description"]]},
+            ["add", "die", "fail", "picture"],
+        ),
+        ({"allowed": []}, []),
+        ({}, ["add", "delete", "die", "fail", "move", "picture"]),
+    ],
+    ids=["allowed", "both", "function", "none", "empty"],
+)
+def test_filters_choose_tools_by_their_names_at_the_server(
+    desk: Making, filters: Any, found: list[str]
+) -> None:
+    with desk(tool_filters=filters, prefix="desk") as client:
+        assert sorted(tool.mcp_tool.name for tool in client.list_tools_sync()) == found
+        assert len(client.list_tools_sync(tool_filters={})) == 6
+        agent = agent_with(client, "done")
+        assert sorted(agent.tool_names) == [f"desk_{name}" for name in found]
+
+
+@pytest.mark.parametrize(
+    "filters", [{"alowed": ["add"]}, {"allowed": "add"}, {"rejected": [7]}], ids=["key", "list", "matcher"]
+)
+def test_filters_that_are_none(filters: Any) -> None:
+    with pytest.raises(ValueError, match="tool_filters="):
+        MCPClient(url="http://localhost", tool_filters=filters)
+
+
+def test_all_pages_of_tools_are_listed() -> None:
+    with MCPClient(lambda: program(str(HERE / "garbage.py"), "pages"), mode="legacy") as client:
+        tools = client.list_tools_sync()
+        assert [tool.tool_name for tool in tools] == ["break", "mend"]
+        assert tools.pagination_token is None  # a program that turns the pages itself has turned the last one
+        assert [tool.tool_name for tool in client.list_tools_sync("2")] == ["mend"]
 
 
 def test_what_no_client_is_made_of() -> None:
@@ -293,6 +356,20 @@ def test_a_server_that_dies_is_an_error_for_the_model(notes: Path) -> None:
         assert added["content"] == [{"text": "3"}]  # over a new connection
     finally:
         client.stop()
+
+
+def test_a_run_that_a_dying_server_has_ended_goes_on(notes: Path) -> None:
+    """Where nobody makes results of errors (`ToolNode`'s default): the thread is as it was before the call."""
+    model = ScriptedModel([[ToolCall("add", {"a": 1, "b": 2}), ToolCall("die", {})], "done"])
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with MCPClient(lambda: program(str(HERE / "server.py"), notes=notes)) as client:
+        agent = create_react_agent(model, client.list_tools_sync(), checkpointer=InMemorySaver())
+        with pytest.raises(MCPConnectionError, match="ended the connection"):
+            agent.invoke({"messages": [{"role": "user", "content": "?"}]}, config)
+        assert set(agent.get_state(config).next) == {"tools"} and len(model.requests) == 1
+        *_, added, died, done = agent.invoke(None, config)["messages"]
+    assert [message.content for message in (added, died, done)] == ["3", "alive", "done"]
+    assert len(model.requests) == 2
 
 
 def test_a_server_that_died_between_question_and_answer(notes: Path) -> None:

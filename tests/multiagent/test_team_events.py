@@ -142,6 +142,7 @@ def test_dicts_are_those_of_strands() -> None:
         "result",
     ]
     assert "".join(each["data"] for each in inside if "data" in each) == "onetwo"
+    assert [str(each["result"]) for each in inside if "result" in each] == ["one\n", "two\n"]
     assert found[0] == {"type": "multiagent_node_start", "node_id": "a", "node_type": "agent"}
     [handoff] = [each for each in found if each["type"] == "multiagent_handoff"]
     assert (handoff["from_node_ids"], handoff["to_node_ids"]) == (["a"], ["b"])
@@ -167,6 +168,20 @@ def test_what_events_carry(door: TeamDoor) -> None:
     assert (handoff.sources, handoff.targets) == (["a"], ["b"])
     [last] = [event for event in heard if isinstance(event, MultiAgentResultEvent)]
     assert last.result.status is Status.COMPLETED
+
+
+def test_hooks_keep_what_they_like_beside_a_turn(door: TeamDoor) -> None:
+    """S126: `state.app` goes from node to node and from turn to turn."""
+    team = Graph({"a": agent_of("one", "three"), "b": agent_of("two", "four")}, [("a", "b")])
+
+    def note(event: BeforeNodeCallEvent) -> None:
+        event.state.app.set("begun", [*(event.state.app.get("begun") or []), event.node_id])
+
+    team.add_hook(note)
+    door(team, "go")
+    assert team.state.app.get("begun") == ["a", "b"]
+    door(team, "go on")
+    assert team.state.app.get("begun") == ["a", "b", "a", "b"]
 
 
 def test_the_invocation_state_is_shared_with_everything_below(either: TeamDoor) -> None:

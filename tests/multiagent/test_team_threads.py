@@ -5,8 +5,10 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from graphkit import Agent, tool
-from graphkit.hooks import BeforeNodeCallEvent
+from graphkit.hooks import BeforeModelCallEvent, BeforeNodeCallEvent
 from graphkit.models import ScriptedModel, ToolCall
 from graphkit.multiagent import Graph, GraphBuilder, Status
 from graphkit.session import FileSessionManager
@@ -163,9 +165,9 @@ def test_a_conversation_is_looked_for_only_after_a_fork(storage: Storage, monkey
     looked: list[str] = []
     find = type(saver).find_on_way
 
-    def finds(self: Any, thread_id: str, namespace: str, at: str) -> Any:
+    def finds(self: Any, thread_id: str, namespace: str, *at: str) -> Any:
         looked.append(namespace.partition(":")[0])
-        return find(self, thread_id, namespace, at)
+        return find(self, thread_id, namespace, *at)
 
     monkeypatch.setattr(type(saver), "find_on_way", finds)
     for model in made.models.values():
@@ -184,6 +186,39 @@ def test_a_conversation_is_looked_for_only_after_a_fork(storage: Storage, monkey
     made.build()("and on")
     assert looked == ["last", "first", "payer"]
     assert [len(made.models[name].requests[-1].messages) for name in made.models] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("storage", ["live", "sqlite"], indirect=True)
+def test_a_fork_before_the_first_visit_begins_with_what_the_member_was_made_with(
+    either: TeamDoor, storage: Storage, scripts: Scripts
+) -> None:
+    known: Any = [{"role": "user", "content": [{"text": "known"}]}]
+    seen: list[Any] = []
+
+    def see(event: BeforeModelCallEvent) -> None:
+        seen.append(event.agent.state.get("colour"))
+        event.agent.state.set("colour", "red")
+
+    def build() -> Graph:
+        last = scripts.agent(
+            "last", "one", "two", "three", messages=known, state={"colour": "blue"}, hooks=[see]
+        )
+        nodes = {"first": scripts.agent("first", "ready", "ready again"), "last": last}
+        return Graph(nodes, [("first", "last")], session_manager=storage.session)
+
+    either(build(), "go")
+    team = build()
+    history = list(team.graph.get_state_history(team.thread().config))
+    before = next(point for point in history if point.next == ("last",))
+    team.graph.run(None, before.config)
+    either(build(), "go on")
+    told = [
+        [block["text"] for message in each.messages for block in message["content"]]
+        for each in scripts.models["last"].requests
+    ]
+    assert told[0] == told[1] and told[0][0] == "known"
+    assert told[2][: len(told[0])] == told[0] and told[2].count("known") == 1
+    assert seen == ["blue", "blue", "red"]
 
 
 def test_a_superstep_is_changed_and_gone_on_with(either: TeamDoor, storage: Storage) -> None:

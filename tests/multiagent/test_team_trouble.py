@@ -26,6 +26,17 @@ def say(task: Any) -> str:
 # --- Making one -------------------------------------------------------------------------------------------
 
 
+def test_an_agent_is_one_node_however_it_is_given() -> None:
+    agent = agent_of("x", name="a")
+    node = next(iter(Graph([agent]).nodes.values()))
+    other = next(iter(Graph({"b": agent}).nodes.values()))
+    for nodes in ([agent, agent], {"a": agent, "b": agent}, [node, other], [node, agent]):
+        with pytest.raises(ValueError, match="'a' already"):
+            Graph(nodes)
+    with pytest.raises(ValueError, match="a node 'a' already"):
+        Graph([agent, agent_of("y", name="a")])
+
+
 def test_all_faults_of_the_structure_are_told_together() -> None:
     builder = GraphBuilder()
     builder.add_node(say, "a")

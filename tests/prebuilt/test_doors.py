@@ -10,8 +10,8 @@ NAMES = {
     "graphkit.prebuilt": "InjectedState InjectedStore ToolNode ToolRuntime add_human_in_the_loop create_react_agent "
     "tools_condition",
     "graphkit.prebuilt.interrupt": "ActionRequest HumanInterrupt HumanInterruptConfig HumanResponse",
-    "graphkit.prebuilt.tool_node": "InjectedState InjectedStore ToolInvocationError ToolNode ToolRuntime "
-    "tools_condition",
+    "graphkit.prebuilt.tool_node": "InjectedState InjectedStore ToolCallRequest ToolInvocationError ToolNode "
+    "ToolRuntime tools_condition",
     "graphkit.prebuilt.chat_agent_executor": "AgentState AgentStateWithStructuredResponse create_react_agent",
 }
 

@@ -11,7 +11,7 @@ import pytest
 from graphkit import Agent as StrandsAgent
 from graphkit import tool
 from graphkit.checkpoint.memory import InMemorySaver
-from graphkit.errors import InvalidResponseError
+from graphkit.errors import AmbiguousResumeError, InvalidResponseError, UnknownInterruptError
 from graphkit.models.scripted import ScriptedModel, ToolCall
 from graphkit.prebuilt import add_human_in_the_loop, create_react_agent
 from graphkit.types import Command, RunnableConfig
@@ -97,6 +97,37 @@ def test_what_is_no_answer_is_refused_and_the_question_stays_open(
     assert runner.get_state(graph, config).interrupts == (question,)
     assert results(runner.invoke(graph, Command(resume=[{"type": "accept"}]), config)) == ["booked Ritz"]
     assert hotel.booked == ["Ritz"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda first, second: [{"type": "accept"}, {"type": "accept"}], AmbiguousResumeError),
+        (lambda first, second: [{"type": "accept"}], AmbiguousResumeError),
+        (
+            lambda first, second: {first.id: [{"type": "accept"}], second.id: [{"type": "approve"}]},
+            InvalidResponseError,
+        ),
+        (lambda first, second: {first.id: [{"type": "accept"}], "0" * 32: [{}]}, UnknownInterruptError),
+    ],
+    ids=["both in one list", "one for two", "one is none", "for nobody"],
+)
+def test_answers_to_two_that_do_not_fit_change_nothing(
+    runner: Runner, config: RunnableConfig, answer: Any, error: type[Exception]
+) -> None:
+    hotel = Hotel()
+    graph = agent_of(
+        [[BOOK, ToolCall("book_hotel", {"hotel_name": "Ritz"}, "c2")], "done"],
+        [add_human_in_the_loop(hotel.book_hotel)],
+        checkpointer=InMemorySaver(),
+    )
+    first, second = asked = runner.invoke(graph, said("go"), config)["__interrupt__"]
+    with pytest.raises(error):
+        runner.invoke(graph, Command(resume=answer(first, second)), config)
+    assert runner.get_state(graph, config).interrupts == tuple(asked)
+    assert hotel.booked == []
+    both = {question.id: [{"type": "accept"}] for question in asked}
+    assert results(runner.invoke(graph, Command(resume=both), config)) == ["booked Ritz"] * 2
 
 
 def test_edited_arguments_are_checked_like_those_of_the_model(runner: Runner, config: RunnableConfig) -> None:

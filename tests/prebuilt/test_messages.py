@@ -167,6 +167,26 @@ def test_every_call_has_one_result_right_behind_it(after: list[Any]) -> None:
     assert messages == before
 
 
+def test_a_call_before_a_text_has_a_result_too() -> None:
+    use = {"toolUse": {"toolUseId": "c1", "name": "add", "input": {}}}
+    messages, _ = converse_of([{"role": "assistant", "content": [use, {"text": "wait"}]}, user("go on")])
+    assert [sorted(block) for message in messages for block in message["content"]] == [
+        ["toolUse"],
+        ["text"],
+        ["toolResult"],
+        ["text"],
+    ]
+
+
+def test_an_object_is_known_by_its_role_if_its_type_says_nothing() -> None:
+    class Said:
+        """As a client of a chat API has it."""
+
+        type, role, content = "message", "assistant", "hi"
+
+    assert converse_of([Said()])[0] == [{"role": "assistant", "content": [{"text": "hi"}]}]
+
+
 def test_the_last_answer_and_its_open_calls() -> None:
     assert last_answer([user("x")]) == (None, [])
     message = calling("c1", "c2")

@@ -1,9 +1,11 @@
-"""`python -m graphkit.migrate`: imports are rewritten, everything else stays, and what has no home is said."""
+"""`python -m graphkit.migrate`: imports are rewritten, everything else stays, and what has no home is said.
+
+What it does to whole programs: `tests/seeds/test_migrated_*.py`.
+"""
 
 from __future__ import annotations
 
 import io
-import runpy
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -14,11 +16,9 @@ import pytest
 
 pytest.importorskip("libcst")
 
-from graphkit import Agent
 from graphkit.migrate.__main__ import main
 from graphkit.migrate.homes import new_home
 from graphkit.migrate.rewriting import migrate
-from graphkit.models.scripted import ScriptedModel, ToolCall
 
 
 def rewritten(source: str) -> str:
@@ -53,6 +53,26 @@ def ran(*arguments: Any) -> tuple[int, str, str]:
         (
             "from langgraph.pregel import Pregel as P",
             "from graphkit.compiled import CompiledGraph as P",
+        ),
+        (
+            "from langgraph.checkpoint.memory import MemorySaver",
+            "from graphkit.checkpoint.memory import InMemorySaver as MemorySaver",
+        ),
+        (
+            "from langgraph.constants import Send, START",
+            "from graphkit.types import Send\nfrom graphkit.constants import START",
+        ),
+        (
+            "from strands.experimental.hooks import AfterToolInvocationEvent as E",
+            "from graphkit.hooks import AfterToolCallEvent as E",
+        ),
+        (
+            "from strands.experimental.hooks.multiagent import BeforeNodeCallEvent",
+            "from graphkit.hooks import BeforeNodeCallEvent",
+        ),
+        (
+            "from strands.multiagent.graph import GraphState",
+            "from graphkit.multiagent import MultiAgentState as GraphState",
         ),
         ("from langgraph.store.postgres import PostgresStore", "from graphkit.store.postgres import PostgresStore"),
         ("from langgraph.types import *", "from graphkit.types import *"),
@@ -128,6 +148,62 @@ def test_an_import_is_taken_apart_where_names_go_different_ways() -> None:
     assert "work here as they are" in found.unmapped[0].reason
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "missed"),
+    [
+        (
+            "import strands\nfrom strands.models import BedrockModel",
+            "import graphkit\nfrom strands.models import BedrockModel",
+            [(2, "strands.models.BedrockModel")],
+        ),
+        (
+            "import langgraph.graph\nfrom langgraph.graph.state import CompiledStateGraph\n"
+            "import langgraph.pregel.remote",
+            "import graphkit.graph\nfrom graphkit.compiled import CompiledGraph as CompiledStateGraph\n"
+            "import langgraph.pregel.remote",
+            [(3, "langgraph.pregel.remote")],
+        ),
+        (
+            "import strands.models, os\nos.x\nstrands.Agent(strands.models.BedrockModel()).state",
+            "import graphkit.models, strands.models, os\nos.x\ngraphkit.Agent(strands.models.BedrockModel()).state",
+            [(3, "strands.models.BedrockModel")],
+        ),
+        (
+            "def made():\n    return strands.interrupt.Interrupt, strands\nimport strands",
+            "def made():\n    return strands.interrupt.Interrupt, graphkit\nimport graphkit, strands",
+            [(2, "strands.interrupt.Interrupt")],
+        ),
+        (
+            "import strands\ndef of(strands):\n    return strands.models.BedrockModel",
+            "import graphkit\ndef of(strands):\n    return strands.models.BedrockModel",
+            [],
+        ),
+        (
+            "from langgraph.types import interrupt\nfor interrupt in asked:\n    print(interrupt.name)",
+            "from graphkit.types import interrupt\nfor interrupt in asked:\n    print(interrupt.name)",
+            [],
+        ),
+        (
+            "import strands.models as m\nm.Model, m.BedrockModel",
+            "import strands.models as m\nm.Model, m.BedrockModel",
+            [(2, "strands.models.BedrockModel")],
+        ),
+        (
+            "from strands import models, Agent as A\nmodels.BedrockModel()\nA.models.nothing",
+            "from strands import models\nfrom graphkit import Agent as A\nmodels.BedrockModel()\nA.models.nothing",
+            [(2, "strands.models.BedrockModel")],
+        ),
+    ],
+)  # fmt: skip
+def test_names_that_are_used_in_full_are_looked_for(
+    before: str, after: str, missed: list[tuple[int, str]]
+) -> None:
+    """What is not here stays what it was, and so does its import."""
+    found = migrate(before.encode())
+    assert found.source.decode() == after
+    assert [(miss.line, miss.name) for miss in found.unmapped] == missed
+
+
 def test_names_that_both_have_are_not_mixed_up() -> None:
     """`graphkit.task` is LangGraph's, and so no home for something of Strands."""
     assert new_home("strands.background_tasks", "task") is None
@@ -181,12 +257,13 @@ def test_write(project: Path) -> None:
 
 def test_what_could_not_be_mapped_or_read_is_reported(project: Path) -> None:
     (project / "a.py").write_text("from strands import Agent\nfrom strands.sandbox import Sandbox\n")
-    (project / "broken.py").write_text("def (:\n")
-    (project / "bytes.py").write_bytes(b"# coding: utf-8\nx = '\xff'\n")
+    (project / "broken.py").write_text("import strands\ndef (:\n")
+    (project / "bytes.py").write_bytes(b"# coding: utf-8\nimport strands\nx = '\xff'\n")
+    (project / "other.py").write_text("print 'nothing of them is in here'\n")
     status, _, errors = ran(project, "--write")
     assert status == 1
     assert f"{project / 'a.py'}:2: strands.sandbox.Sandbox: there is nothing of this name" in errors
-    assert "broken.py: not read" in errors and "bytes.py: not read" in errors
+    assert "broken.py: not read" in errors and "bytes.py: not read" in errors and "other.py" not in errors
     assert (
         project / "a.py"
     ).read_text() == "from graphkit import Agent\nfrom strands.sandbox import Sandbox\n"
@@ -204,134 +281,3 @@ def test_without_libcst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(SystemExit), redirect_stderr(errors):
         main([str(tmp_path)])
     assert "graphkit-engine[migrate]" in errors.getvalue()
-
-
-# --- The seeds ------------------------------------------------------------------------------------------------
-
-SEED_IMPORTS = """
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.constants import START
-from langgraph.graph import StateGraph
-from langgraph.prebuilt import create_react_agent
-from langgraph.prebuilt.interrupt import HumanInterruptConfig, HumanInterrupt
-from langgraph.types import interrupt, Command
-from strands import Agent, tool
-from strands.agent import AgentResult
-from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, AfterToolCallEvent
-from strands.hooks import BeforeInvocationEvent, BeforeModelCallEvent, BeforeToolCallEvent
-from strands.hooks import HookOrder, HookProvider, HookRegistry
-from strands.plugins import Plugin, hook
-from strands.session import FileSessionManager
-from strands.types.agent import AgentInput
-from strands.types.tools import ToolContext
-"""
-
-
-def test_the_imports_of_the_seeds() -> None:
-    found = rewritten(SEED_IMPORTS)
-    assert "langgraph" not in found and "strands" not in found
-    exec(found, {})
-
-
-GRAPH = """
-from typing import TypedDict
-import uuid
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.constants import START
-from langgraph.graph import StateGraph
-from langgraph.types import interrupt, Command
-
-
-class State(TypedDict):
-    text_1: str
-    text_2: str
-
-
-def human_node_1(state: State):
-    value = interrupt({"text_to_revise": state["text_1"]})
-    return {"text_1": value}
-
-
-def human_node_2(state: State):
-    value = interrupt({"text_to_revise": state["text_2"]})
-    return {"text_2": value}
-
-
-graph_builder = StateGraph(State)
-graph_builder.add_node("human_node_1", human_node_1)
-graph_builder.add_node("human_node_2", human_node_2)
-
-# Add both nodes in parallel from START
-graph_builder.add_edge(START, "human_node_1")
-graph_builder.add_edge(START, "human_node_2")
-
-checkpointer = InMemorySaver()
-graph = graph_builder.compile(checkpointer=checkpointer)
-
-thread_id = str(uuid.uuid4())
-config = {"configurable": {"thread_id": thread_id}}
-result = graph.invoke(
-    {"text_1": "original text 1", "text_2": "original text 2"}, config=config
-)
-
-# Resume with mapping of interrupt IDs to values
-resume_map = {
-    i.interrupt_id: f"edited text for {i.value['text_to_revise']}"
-    for i in graph.get_state(config).interrupts
-}
-said = graph.invoke(Command(resume=resume_map), config=config)
-"""
-
-AGENT = """
-from strands import Agent, tool
-from strands.hooks import BeforeToolCallEvent, HookProvider, HookRegistry
-
-
-@tool
-def delete_files(paths: list[str]) -> bool:
-    # Implementation here
-    return True
-
-
-class ApprovalHook(HookProvider):
-    def register_hooks(self, registry: HookRegistry, **kwargs) -> None:
-        registry.add_callback(BeforeToolCallEvent, self.approve)
-
-    def approve(self, event: BeforeToolCallEvent) -> None:
-        if event.tool_use["name"] != "delete_files":
-            return
-        approval = event.interrupt("myapp-approval", reason={"paths": event.tool_use["input"]["paths"]})
-        if approval.lower() != "y":
-            event.cancel_tool = "User denied permission to delete files"
-
-
-agent = Agent(hooks=[ApprovalHook()], tools=[delete_files], callback_handler=None)
-result = agent("paths are a")
-responses = [
-    {"interruptResponse": {"interruptId": interrupt.id, "response": "y"}}
-    for interrupt in result.interrupts
-    if interrupt.name == "myapp-approval"
-]
-said = agent(responses).stop_reason
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "said"),
-    [
-        (
-            GRAPH,
-            {"text_1": "edited text for original text 1", "text_2": "edited text for original text 2"},
-        ),
-        (AGENT, "end_turn"),
-    ],
-)
-def test_samples_of_the_seeds_run_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: Any
-) -> None:
-    model = ScriptedModel([ToolCall("delete_files", {"paths": ["a"]}), "done"])
-    monkeypatch.setattr(Agent, "default_model", model)
-    path = tmp_path / "program.py"
-    path.write_text(program)
-    assert ran(path, "--write")[0] == 0
-    assert runpy.run_path(str(path))["said"] == said

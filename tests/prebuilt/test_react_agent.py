@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 from pydantic import BaseModel
 
 from graphkit import tool
+from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import InvalidResponseError, StructuredOutputException
 from graphkit.graph.message import REMOVE_ALL_MESSAGES, RemoveMessage, add_messages
 from graphkit.managed import RemainingSteps
@@ -80,6 +83,22 @@ def test_a_conversation_goes_on(agent: Agent, runner: Runner, config: RunnableCo
     runner.invoke(graph, said("first"), config)
     values = runner.invoke(graph, said("second"), config)
     assert [message.content for message in values["messages"]] == ["first", "one", "second", "two"]
+
+
+def test_a_turn_leaves_as_many_bytes_however_long_the_conversation_is(tmp_path: Path) -> None:
+    def stored(turns: int) -> int:
+        with closing(SqliteSaver(tmp_path / f"{turns}.sqlite", synchronous="NORMAL")) as saver:
+            graph = agent_of([*[SUM] * turns, "done"], [add], checkpointer=saver)
+            graph.invoke(said("go"), {"configurable": {"thread_id": "1"}, "recursion_limit": 1000})
+            with saver.engine.connect() as connection:
+                sizes = [
+                    f"SELECT sum(length(body)) FROM {table}"
+                    for table in ("graphkit_checkpoint", "graphkit_value", "graphkit_write")
+                ]
+                return sum(connection.exec_driver_sql(size).scalar() or 0 for size in sizes)
+
+    one, early, late = stored(1), stored(31), stored(61)
+    assert late - early <= 1.05 * (early - one)
 
 
 def test_it_is_told_of_the_tools_and_the_prompt() -> None:

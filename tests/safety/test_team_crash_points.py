@@ -39,7 +39,7 @@ from tests.safety.test_crash_points import moments
 AGENTS = ("left", "right", "last")
 """In a graph the first two run in one superstep, the third one after both; in a swarm each hands over to the next."""
 EFFECTS = tuple(f"{agent}.{effect}" for agent in AGENTS for effect in ("model0", "work", "model1"))
-POINTS = size(12, 120)
+POINTS = size(9, 120)
 """About how many of some hundreds of points are taken."""
 
 
@@ -170,6 +170,7 @@ class View(NamedTuple):
     """A turn as it is seen from outside, without ids and times."""
 
     results: dict[str, tuple[str, str]]
+    tokens: dict[str, int]
     order: list[str]
     history: list[tuple[int, str, tuple[str, ...]]]
 
@@ -181,7 +182,8 @@ def view(team: MultiAgentBase) -> View:
         assert snapshot.metadata is not None
         history.append((snapshot.metadata["step"], snapshot.metadata["source"], snapshot.next))
     results = {key: (result.status.value, str(result)) for key, result in state.results.items()}
-    return View(results, [node.node_id for node in state.execution_order], history)
+    tokens = {key: result.accumulated_usage["totalTokens"] for key, result in state.results.items()}
+    return View(results, tokens, [node.node_id for node in state.execution_order], history)
 
 
 # --- The episodes -------------------------------------------------------------------------------------
@@ -284,7 +286,11 @@ SCENES = [
     ("database", "kind"),
     SCENES
     if SCALE
-    else [("sqlite", Kind("graph", "async", heard=True)), ("postgres", Kind("swarm", "sync", heard=False))],
+    else [
+        ("sqlite", Kind("graph", "async", heard=True)),
+        ("postgres", Kind("graph", "sync", heard=False)),
+        ("sqlite", Kind("swarm", "sync", heard=False)),
+    ],
     ids=str,
     indirect=["database"],
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -145,3 +148,53 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(asyncio, "sleep", noted)
     return seconds
+
+
+# --- Samples as they stand in the documents, moved over by the command ---------------------------------------
+
+
+SAMPLES = Path(__file__).with_name("samples")
+"""The Python samples of the documents, with the imports of LangGraph and Strands; those that build on each other are
+one file. What a document left out around them is its test's."""
+
+
+class Sample:
+    """A sample after `python -m graphkit.migrate --write`; `names` are its globals."""
+
+    def __init__(self, path: Path) -> None:
+        self.names: dict[str, Any] = {"__name__": path.stem}
+        self._path = path
+
+    def __call__(self, replaced: tuple[str, str] = ("", ""), **around: Any) -> dict[str, Any]:
+        """Runs it among the names of what stands around it; what it has defined comes with them."""
+        source = self._path.read_text().replace(*replaced)
+        assert not re.search(r"^\s*(from|import) (langgraph|strands)\b", source, re.M)
+        self.names |= around
+        exec(compile(source, self._path, "exec"), self.names)
+        return self.names
+
+    def later(self, name: str) -> Callable[..., Any]:
+        """A function that it will define."""
+        return lambda *args: self.names[name](*args)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all samples after the command."""
+    pytest.importorskip("libcst")
+    folder = tmp_path_factory.mktemp("samples")
+    for sample in SAMPLES.iterdir():
+        (folder / f"{sample.stem}.py").write_text(sample.read_text())
+    command = [sys.executable, "-m", "graphkit.migrate", str(folder), "--write"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def sample(request: pytest.FixtureRequest, migrated: Path) -> Iterator[Sample]:
+    """The sample that the test is named after."""
+    name = request.function.__name__.removeprefix("test_")
+    sample = Sample(migrated / f"{name}.py")
+    yield sample
+    sample.names.clear()  # what its agents have opened is closed with them, not when garbage is collected

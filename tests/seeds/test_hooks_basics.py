@@ -137,7 +137,7 @@ def test_a_plugin_for_multiple_hooks(
     plugin: type[Plugin], model: ScriptedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent = Agent(plugins=[plugin()])
-    agent.tool_registry.process([calculator])
+    agent.tool_registry.process_tools([calculator])
 
     model.turns = [CALL, "2"]
     agent("How much is 1 + 1?")

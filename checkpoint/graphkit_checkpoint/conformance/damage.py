@@ -38,7 +38,7 @@ def newest(tables: ReadTables, thread_id: str, kind: Kind) -> Row:
         return tables.recent(thread_id, "", None, 1)[0]
     if kind == "value":
         channel, log, *_ = max(tables.value_keys(thread_id, ""), key=lambda key: (key[1], key[2]))
-        return tables.values(thread_id, "", channel, log, None)[-1]
+        return list(tables.values(thread_id, "", channel, log, None))[-1]
     beside = (tables.pending(thread_id, "", row.id) for row in tables.recent(thread_id, "", None, None))
     return next(filter(None, beside))[-1]
 

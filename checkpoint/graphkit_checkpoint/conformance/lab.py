@@ -19,6 +19,8 @@ from graphkit_checkpoint.records import Checkpoint, Commit, Pending, Saved, Thre
 State = Mapping[str, Any]
 SAMPLES: Final = 8
 """How many checkpoints of a long run are loaded one by one."""
+LONG: Final = "long" * 30
+"""Too much to be kept in the row of a checkpoint."""
 
 
 class SaverBench(Bench[BaseCheckpointSaver]):
@@ -85,6 +87,12 @@ class SaverLab(Lab[BaseCheckpointSaver]):
         """A run that has opened its thread (default: a new one), and has claimed nothing yet."""
         run = Run(self, saver or self.saver, thread_id or self.thread_id(), at=at, token=token)
         self._runs.append(run)
+        return run
+
+    def begun(self) -> Run:
+        """A run with a list `log` and a dict `map` that have rows of their own and may grow."""
+        run = self.run()
+        run.step({"log": [LONG], "map": {"long": LONG}})
         return run
 
     def finished(self, states: int = 3, saver: BaseCheckpointSaver | None = None) -> Run:

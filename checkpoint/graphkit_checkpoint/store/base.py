@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
-from uuid import UUID
 
 from graphkit_checkpoint.errors import GraphkitError
 from graphkit_checkpoint.serde import register_type
@@ -363,8 +362,11 @@ def check_labels(namespace: object) -> Namespace:
 
 def check_key(key: object) -> str:
     """The key as text; a UUID by its canonical form. Raises ValueError."""
-    if isinstance(key, UUID):
-        return str(key)
+    if not isinstance(key, str):
+        from uuid import UUID
+
+        if isinstance(key, UUID):
+            return str(key)
     problem = _text_problem(key)
     if problem:
         raise ValueError(f"key {key!r:.80} {problem}; use a non-empty string")

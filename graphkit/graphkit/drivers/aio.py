@@ -18,7 +18,7 @@ from graphkit.drivers.pools import NodePool, pool_at
 from graphkit.drivers.session import WAKING, Abandoned, AtRest, Kernel, Session, context_of, outcome_of
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Called, Outcome
-from graphkit.engine.events import EVENTS, Event, News
+from graphkit.engine.events import EVENTS, Batch, Event, News
 from graphkit_checkpoint.base import BaseCheckpointSaver
 
 Reply = tuple[Attempt, Outcome | News]
@@ -34,7 +34,6 @@ class AsyncDriver:
         self.buffer = Buffer()
         self.thread = threading.get_ident()
         self.futures: dict[Attempt, asyncio.Future[Outcome]] = {}
-        self.inline: Attempt | None = None
         self.saving: asyncio.Future[None] | None = None
         self.cancelled: BaseException | None = None
         self.result: Any = None
@@ -45,8 +44,8 @@ class AsyncDriver:
         self.away = 0.0
         self.running: Attempt | None = None
         self.pump: asyncio.Task[None] | None = None
-        self.pumped: deque[Any] = deque()
-        self.held: deque[Any] = deque()
+        self.pumped: deque[Batch] = deque()
+        self.held: deque[Batch] = deque()
 
     # Ending
 
@@ -89,8 +88,8 @@ class AsyncDriver:
         if self.running is not None and self.pump is None and type(news) is Called:
             self.pump = self.loop.create_task(self._pump())
 
-    async def drive(self, kernel: Kernel, reply: Any = None) -> AsyncGenerator[Any, None]:
-        """Yields events. Closing it early, or cancelling it, gives the thread back."""
+    async def drive(self, kernel: Kernel, reply: Any = None) -> AsyncGenerator[Batch, None]:
+        """Yields events in batches. Closing it early, or cancelling it, gives the thread back."""
         self.kernel = kernel
         self.task = self.task or asyncio.current_task()
         step: Callable[[Any], effects.Effect] = kernel.send
@@ -100,20 +99,17 @@ class AsyncDriver:
                 step, reply, kind = kernel.send, None, type(effect)
                 if kind is effects.Emit:
                     began, self.shown = time.monotonic(), True
-                    for event in effect.events:  # type: ignore[union-attr]
-                        yield event
+                    yield effect.events  # type: ignore[union-attr]
                     self.shown = False
                     self.away += time.monotonic() - began
                     continue
                 try:
                     if kind is effects.Start:
-                        self._start(effect.attempts)  # type: ignore[union-attr]
+                        reply = await self._start(effect.attempts)  # type: ignore[union-attr]
                     elif effect is effects.NOW:
                         reply = time.time()
                     elif kind is not effects.Next:
                         reply = await self._obey(effect)
-                    elif self.inline is not None:
-                        reply = await self._run_inline()
                     else:
                         reply = await self._next(effect.until)  # type: ignore[union-attr]
                 except GeneratorExit:
@@ -173,8 +169,8 @@ class AsyncDriver:
         """Serve the kernel while its driver is busy with a node. What happens is shown afterwards."""
         assert self.kernel is not None
         with contextlib.suppress(AtRest):
-            async for event in self.drive(self.kernel, await self._next(None)):
-                self.pumped.append(event)
+            async for events in self.drive(self.kernel, await self._next(None)):
+                self.pumped.append(events)
 
     async def _end_pump(self) -> None:
         """Raises what the kernel has raised in the meantime."""
@@ -215,17 +211,17 @@ class AsyncDriver:
 
     # Tasks
 
-    def _start(self, attempts: Sequence[Attempt]) -> None:
+    async def _start(self, attempts: Sequence[Attempt]) -> Reply | None:
         self._raise_if_cancelled()
         first = attempts[0]
         if _runs_on_loop(first) and self.session.is_inline(first):
-            self.inline = first
-            return
+            return await self._run_inline(first)
         for attempt in attempts:
             future = self.futures[attempt] = self._submit(attempt)
             future.add_done_callback(
                 lambda future, attempt=attempt: self.arrivals.put_nowait((attempt, future))  # type: ignore[misc]
             )
+        return None
 
     def _submit(self, attempt: Attempt) -> asyncio.Future[Outcome]:
         pool = self.session.pool_for(attempt)
@@ -237,9 +233,7 @@ class AsyncDriver:
         attempt.context = None  # it cannot leave the process
         return self.loop.run_in_executor(pool, execute, attempt)
 
-    async def _run_inline(self) -> Reply:
-        attempt, self.inline = self.inline, None
-        assert attempt is not None
+    async def _run_inline(self, attempt: Attempt) -> Reply:
         # A run of nodes that never wait must not keep the loop from everybody else.
         await _a_turn()
         self.running = attempt

@@ -7,6 +7,8 @@ import threading
 
 from graphkit.engine.attempt import Attempt
 
+_making = threading.Lock()
+
 ROOM = 256
 """Events that may wait to be read; a node in a thread that emits more waits until half of them are read."""
 
@@ -18,14 +20,21 @@ class Buffer:
     waits, and nothing is let in, once the run is over.
     """
 
-    __slots__ = ("_changed", "_closed", "_consumer", "_count", "_waiting")
+    __slots__ = ("_closed", "_consumer", "_count", "_used", "_waiting")
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._used: threading.Condition | None = None  # most runs emit nothing
         self._count = 0
         self._waiting = 0
         self._closed = False
         self._consumer = threading.get_ident()
+
+    @property
+    def _changed(self) -> threading.Condition:
+        if self._used is None:
+            with _making:
+                self._used = self._used or threading.Condition(threading.Lock())
+        return self._used
 
     def enter(self, attempt: Attempt) -> bool:
         """Make room for an event of this attempt. False if it is too late for it."""
@@ -50,14 +59,14 @@ class Buffer:
 
     def wake(self) -> None:
         """An attempt is over: it waits for nothing any more."""
-        with self._changed:
-            self._changed.notify_all()
+        if self._used is not None:
+            with self._used:
+                self._used.notify_all()
 
     def close(self) -> None:
         """The run is over."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._closed = True  # first: whoever enters looks at it afterwards
+        self.wake()
 
     def _may_wait(self) -> bool:
         if threading.get_ident() == self._consumer:

@@ -18,7 +18,7 @@ from typing import Any
 from graphkit.drivers.pools import pool_at, run_in_standing_loop
 from graphkit.drivers.session import Abandoned
 from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome, Target
-from graphkit.engine.loop import ParentCommand
+from graphkit.engine.loop import ChildCommand
 from graphkit.engine.program import Branch, Callee
 from graphkit.engine.state import preview
 from graphkit.engine.updates import Output, checked_targets, read_output
@@ -28,10 +28,11 @@ from graphkit.errors import (
     InvalidUpdateError,
     NodeCancelledError,
     NodeError,
+    ParentCommand,
 )
 from graphkit.frame import Frame, current
 from graphkit.runtime import injected
-from graphkit.types import Send
+from graphkit.types import Command, Send
 
 Call = tuple[Callee, tuple[Any, ...], dict[str, Any]]
 Steps = Generator[Call, Any, Outcome]
@@ -40,7 +41,7 @@ PATIENCE = 5.0
 """Seconds that what runs inside an attempt in other threads has to end when its own thread is interrupted."""
 
 _NOTHING: dict[str, Any] = {}
-_NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool})
+_NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool, Command})
 """What functions usually return: no need to ask whether it is a coroutine."""
 
 
@@ -123,14 +124,24 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     problem: BaseException | None = None
     try:
         given = attempt.arg if node.shape.build is None else node.shape.instance(attempt.arg)
-        if attempt.failure is None:
-            returned = yield _call(node.callee, frame, given)
-        else:
-            assert node.handler is not None
-            failed = NodeError(node.name, attempt.failure)
-            returned = yield _call(node.handler, frame, given, failed)
+        try:
+            if attempt.failure is None:
+                callee = node.callee
+                returned = yield (
+                    callee,
+                    (given,),
+                    injected(callee.inject, frame) if callee.inject else _NOTHING,
+                )
+            else:
+                assert node.handler is not None
+                failed = NodeError(node.name, attempt.failure)
+                returned = yield _call(node.handler, frame, given, failed)
+        except ParentCommand as error:
+            if node.result is not None:
+                raise
+            returned = _commanded(error)
         if node.result is not None and attempt.failure is None:
-            output = Output(node.result(returned))
+            output = Output(node.result(returned), [])
         else:
             output = read_output(returned, node.name, attempt.words)
         own = len(output.targets)
@@ -214,9 +225,7 @@ def _raised(attempt: Attempt, frame: Frame, error: BaseException, late: bool) ->
     if frame.asked or frame.paused:
         if not _carries_interrupt(error):
             return _swallowed(attempt, frame, late)
-        return Asked(frame.questions, frame.events, frame.breaks)
-    if isinstance(error, ParentCommand) and attempt.node.result is None:
-        return _from_child(attempt, frame, error)
+        return Asked(frame.questions, frame.events, frame.breaks, left=frame.left)
     if frame.mismatch is not None:
         return Failed(frame.mismatch, None, frame.events)
     if frame.rejected is not None:
@@ -246,13 +255,10 @@ def _swallowed(attempt: Attempt, frame: Frame, late: bool) -> Outcome:
             RuntimeWarning,
             stacklevel=2,
         )
-    return Asked(frame.questions, frame.events, frame.breaks)
+    return Asked(frame.questions, frame.events, frame.breaks, left=frame.left)
 
 
-def _from_child(attempt: Attempt, frame: Frame, error: ParentCommand) -> Outcome:
-    """A nested graph commands this one: its command is the node's return value."""
-    try:
-        output = read_output(replace(error.command, graph=None), attempt.node.name, attempt.words)
-    except InvalidUpdateError as problem:
-        return Failed(problem, None, frame.events)
-    return Done(output.writes, output.targets, frame.events)
+def _commanded(error: ParentCommand) -> Command[Any]:
+    """What a nested graph commands is for this one: it is what the node returns. So is what the node itself has raised,
+    which is for the graph around if it says so."""
+    return replace(error.command, graph=None) if isinstance(error, ChildCommand) else error.command

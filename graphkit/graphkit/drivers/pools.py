@@ -10,8 +10,8 @@ import asyncio
 import contextvars
 import functools
 import os
-import queue
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
@@ -29,48 +29,74 @@ class NodePool(Executor):
 
     They are daemons, which those of the standard library's pool are not: a process that is asked to end does
     not wait for a node that nobody waits for any more.
+
+    One that takes up work wakes the next if there is more. So brief nodes are run by the few that are awake,
+    and long ones, which give way to the others while they wait, by as many as there may be.
     """
 
     def __init__(self, workers: int, name: str) -> None:
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = (
-            queue.SimpleQueue()
-        )
-        self._counting = threading.Lock()
-        self._idle = 0
+        self._work: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._asleep: list[threading.Lock] = []
+        self._waking = False  # one has been called that has not come yet
+        self._ending = False  # one gives away a result, and comes for more work then
+        self._changing = threading.Lock()
         self._left = workers
         self._name = name
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
-        self._work.put((future, functools.partial(fn, **kwargs) if kwargs else fn, args))
-        with self._counting:
-            grows = self._idle <= 0 and self._left > 0
-            if grows:
-                self._left -= 1
-            else:
-                self._idle -= 1
-        if grows:
-            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        self._work.append((future, functools.partial(fn, **kwargs) if kwargs else fn, args))
+        if not (self._waking or self._ending):
+            self._wake()
         return future
 
+    def _wake(self) -> None:
+        """Call one more to work, unless one is on its way already: it will look for all there is."""
+        with self._changing:
+            if self._waking or not self._work:
+                return
+            if self._asleep:
+                self._waking = True
+                self._asleep.pop().release()
+                return
+            if not self._left:
+                return
+            self._left -= 1
+            self._waking = True
+        threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+
     def _serve(self) -> None:
+        alarm = threading.Lock()
+        alarm.acquire()
         while True:
-            future, fn, args = self._work.get()
-            result = error = None
-            begun = future.set_running_or_notify_cancel()
-            if begun:
+            self._waking = False
+            while self._work:
                 try:
-                    result = fn(*args)
-                except BaseException as raised:
-                    error = raised
-            # First, or whoever waits for the result would find no idle thread for what comes next.
-            with self._counting:
-                self._idle += 1
-            if error is not None:
-                future.set_exception(error)
-            elif begun:
-                future.set_result(result)
-            del future, fn, args, result, error  # a waiting thread holds on to nothing
+                    future, fn, args = self._work.popleft()
+                except IndexError:  # another one was quicker
+                    break
+                if self._work and not self._waking:
+                    self._wake()
+                self._run(future, fn, args)
+                del future, fn, args  # a waiting thread holds on to nothing
+            with self._changing:
+                if self._work:
+                    continue
+                self._asleep.append(alarm)
+            alarm.acquire()
+
+    def _run(self, future: Future[T], fn: Callable[..., T], args: tuple[Any, ...]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = fn(*args)
+        except BaseException as error:
+            self._ending = True
+            future.set_exception(error)
+        else:
+            self._ending = True
+            future.set_result(result)
+        self._ending = False
 
 
 def pool_at(depth: int) -> NodePool:

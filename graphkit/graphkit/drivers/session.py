@@ -65,7 +65,7 @@ class Session:
         if isinstance(effect, effects.FindAnswers):
             return self.saver.find_pending(effect.thread_id, ANSWER, effect.question_id)
         if isinstance(effect, effects.FindOnWay):
-            return self.saver.find_on_way(effect.thread_id, effect.namespace, effect.at)
+            return self.saver.find_on_way(effect.thread_id, effect.namespace, effect.at, effect.behind)
         if isinstance(effect, effects.FindNamespaces):
             return self.saver.namespaces(effect.thread_id, effect.under)
         raise TypeError(f"no driver knows the effect {effect!r}")

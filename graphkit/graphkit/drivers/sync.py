@@ -7,6 +7,7 @@ import contextvars
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -17,8 +18,7 @@ from graphkit.drivers.pools import LoopFuture, NodePool, pool_at, submit_to_loop
 from graphkit.drivers.session import WAKING, Abandoned, AtRest, Kernel, Session, context_of, outcome_of
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Called, Outcome
-from graphkit.engine.events import EVENTS, Event, News
-from graphkit_checkpoint.base import BaseCheckpointSaver
+from graphkit.engine.events import EVENTS, Batch, Event, News
 
 Reply = tuple[Attempt, Outcome | News]
 
@@ -33,14 +33,13 @@ class SyncDriver:
         self.arrivals: queue.SimpleQueue[tuple[Attempt | None, Any]] = queue.SimpleQueue()
         self.buffer = Buffer()
         self.futures: dict[Attempt, Future[Outcome]] = {}
-        self.inline: Attempt | None = None
         self.saving: Future[None] | None = None
         self.kernel: Kernel | None = None
         self.running: Attempt | None = None
         self.pump: threading.Thread | None = None
         self.broken: BaseException | None = None
-        self.pumped: list[Any] = []
-        self.held: list[Any] = []
+        self.pumped: deque[Batch] = deque()
+        self.held: deque[Batch] = deque()
         self.stopped = False
         self.shown = False
         self.away = 0.0
@@ -73,8 +72,8 @@ class SyncDriver:
         if self.running is not None and type(news) is Called:
             self._start_pump()
 
-    def drive(self, kernel: Kernel, reply: Any = None) -> Generator[Any, None, Any]:
-        """Yields events, returns what the kernel returns. Closing it early gives the thread back."""
+    def drive(self, kernel: Kernel, reply: Any = None) -> Generator[Batch, None, Any]:
+        """Yields events in batches, returns what the kernel returns. Closing it early gives the thread back."""
         self.kernel = kernel
         step: Callable[[Any], effects.Effect] = kernel.send
         try:
@@ -82,26 +81,28 @@ class SyncDriver:
                 effect = step(reply)
                 step, reply, kind = kernel.send, None, type(effect)
                 if kind is effects.Emit:
-                    yield from self._show(effect.events)  # type: ignore[union-attr]
+                    began, self.shown = time.monotonic(), True
+                    yield effect.events  # type: ignore[union-attr]
+                    self.shown = False
+                    self.away += time.monotonic() - began
                     continue
                 try:
                     if kind is effects.Start:
-                        self._start(effect.attempts)  # type: ignore[union-attr]
-                        continue
-                    if kind is not effects.Next:
-                        reply = self._obey(effect)
-                        continue
-                    if self.inline is None:
+                        reply = self._start(effect.attempts)  # type: ignore[union-attr]
+                    elif kind is effects.Next:
                         reply = self._next(effect.until)  # type: ignore[union-attr]
-                        continue
-                    reply = self._run_inline()
+                    elif effect is effects.NOW:
+                        reply = time.time()
+                    else:
+                        reply = self._obey(effect)
                 except AtRest:
                     return None
                 except BaseException as error:
                     step, reply = kernel.throw, error
-                if self.held:
-                    held, self.held = self.held, []
-                    yield from self._show(held)
+                while self.held:
+                    self.shown = True
+                    yield self.held.popleft()
+                    self.shown = False
         except StopIteration as stop:
             return stop.value
         except GeneratorExit:
@@ -153,16 +154,9 @@ class SyncDriver:
         self.arrivals.put((None, AtRest))
         self.pump.join()
         self.pump = None
-        self.held, self.pumped = self.pumped, []
+        self.held, self.pumped = self.pumped, deque()
         if self.broken is not None:
             raise self.broken
-
-    def _show(self, events: Sequence[Any]) -> Generator[Any, None, None]:
-        began = time.monotonic()
-        self.shown = True
-        yield from events
-        self.shown = False
-        self.away += time.monotonic() - began
 
     def _obey(self, effect: effects.Effect) -> Any:
         if effect is effects.NOW:
@@ -180,14 +174,14 @@ class SyncDriver:
 
     # Tasks
 
-    def _start(self, attempts: Sequence[Attempt]) -> None:
+    def _start(self, attempts: Sequence[Attempt]) -> Reply | None:
         first = attempts[0]
         if first.node.callee.call is not None and self.session.is_inline(first):
-            self.inline = first
-            return
+            return self._run_inline(first)
         for attempt in attempts:
             future = self.futures[attempt] = self._submit(attempt)
             future.add_done_callback(lambda future, attempt=attempt: self.arrivals.put((attempt, future)))  # type: ignore[misc]
+        return None
 
     def _submit(self, attempt: Attempt) -> Future[Outcome]:
         pool, depth = self.session.pool_for(attempt), attempt.scope.depth
@@ -199,9 +193,7 @@ class SyncDriver:
         attempt.context = None  # it cannot leave the process
         return pool.submit(execute, attempt)
 
-    def _run_inline(self) -> Reply:
-        attempt, self.inline = self.inline, None
-        assert attempt is not None
+    def _run_inline(self, attempt: Attempt) -> Reply:
         self.running = attempt
         if self.stopped:
             raise Abandoned
@@ -258,7 +250,8 @@ class SyncDriver:
     # Saving
 
     def _save(self, effect: effects.Save) -> None:
-        saver = _saver(self.session)
+        saver = self.session.saver
+        assert saver is not None
         if self.saving is not None:
             before, self.saving = self.saving, None
             before.result()
@@ -266,8 +259,3 @@ class SyncDriver:
             saver.commit(effect.commit)
         else:
             self.saving = saver.begin_write(saver.encode(effect.commit))
-
-
-def _saver(session: Session) -> BaseCheckpointSaver:
-    assert session.saver is not None
-    return session.saver

@@ -10,13 +10,13 @@ from types import FrameType
 
 
 @contextmanager
-def writing_on_sigterm(needed: bool) -> Iterator[None]:
+def writing_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the process the way `sys.exit` does, so that the run inside can write first.
 
     Only in the main thread, and only where nobody has said otherwise: a handler of the program's own stays.
     """
     here = threading.current_thread() is threading.main_thread()
-    if not needed or not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
     signal.signal(signal.SIGTERM, _exit)

@@ -31,7 +31,7 @@ class Name(NamedTuple):
 class About:
     """A task of superstep `step` in the run at `namespace`."""
 
-    __slots__ = ("_config", "_joins", "_node", "_task", "namespace", "step")
+    __slots__ = ("_config", "_joins", "_node", "_task", "name", "namespace", "step")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class About:
         joins: tuple[str, ...],
     ) -> None:
         self._task = task
+        self.name = task.name
         self.step = step
         self.namespace = namespace
         self._config = config
@@ -61,10 +62,6 @@ class About:
         return self._task.id
 
     @property
-    def name(self) -> str:
-        return self._task.name
-
-    @property
     def path(self) -> tuple[str | int, ...]:
         return self._task.path
 
@@ -77,12 +74,14 @@ class About:
         """Why it runs, in LangGraph's words: joins that are complete, an edge, a `Send` or a call."""
         if self._joins:
             return self._joins
-        return (f"branch:to:{self.name}",) if self.path[0] == "pull" and len(self.path) == 2 else (PUSH,)
+        path = self._task.path
+        return (f"branch:to:{self.name}",) if path[0] == "pull" and len(path) == 2 else (PUSH,)
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Its run's and its node's, with the run's tags."""
-        metadata = {**self._config.get("metadata", {}), **self._node}
-        if self._config.get("tags"):
-            metadata["tags"] = list(self._config["tags"])
+        config = self._config
+        metadata = {**config.get("metadata", {}), **self._node}
+        if config.get("tags"):
+            metadata["tags"] = list(config["tags"])
         return metadata

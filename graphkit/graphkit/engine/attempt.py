@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from graphkit.channels import BaseChannel
 from graphkit.control import RunControl
@@ -18,28 +18,35 @@ from graphkit.engine.identity import task_id
 from graphkit.engine.program import NodeSpec, Vocabulary
 from graphkit.types import Command, Durability, Interrupt, RunnableConfig, Send
 
+if TYPE_CHECKING:
+    from graphkit.engine.unwritten import Unwritten
+
+_NOTHING: Mapping[str, Any] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The recorded answer to a question, with the fingerprint of what was asked. `taken` when the task has asked
-    again since: a graph inside it that waits for several answers has gone on with this one."""
+    again since: a graph inside it that waits for several answers has gone on with this one. `fresh` if it was given to
+    this very run."""
 
     value: Any
     fingerprint: str
     asked: Any
     taken: bool = False
+    fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(NamedTuple):
     """What a run holds that cannot leave its process.
 
     `post` tells the kernel of this run something of an attempt; `emit` hands an event of one to whoever listens.
     `beat` and `heartbeat` are there in a run inside of an attempt whose idle timeout wants to know that it gets on:
     by itself, or because a node says so. `busy` are the namespaces of graphs that run inside and can do so once at
-    a time.
+    a time. `unwritten` is there in a run that writes only at its end.
     """
 
+    busy: dict[str, Any]
     saver: Any = None
     cache: Any = None
     store: Any = None
@@ -50,11 +57,10 @@ class Live:
     beat: Callable[[], None] | None = None
     heartbeat: Callable[[], None] | None = None
     control: RunControl | None = None
-    busy: dict[str, Any] = field(default_factory=dict)
+    unwritten: Unwritten | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(NamedTuple):
     """What all tasks of one run share. `parents` are the checkpoints of the graphs around it, by namespace."""
 
     config: RunnableConfig
@@ -68,18 +74,13 @@ class Scope:
     """The kinds of events that anybody wants of this run."""
     below: frozenset[str] = frozenset()
     """The kinds that anybody wants of runs nested in this one."""
-    parents: Mapping[str, str] = field(default_factory=dict)
+    parents: Mapping[str, str] = _NOTHING
     branch: str = ""
     """Of the thread, where the outermost graph stands."""
-    live: Live = Live()
+    live: Live = Live(busy={})
 
     def __reduce__(self) -> Any:
-        kept = {name: getattr(self, name) for name in self.__slots__ if name != "live"}
-        return _scope_from, (kept,)
-
-
-def _scope_from(fields: dict[str, Any]) -> Scope:
-    return Scope(**fields)
+        return Scope, self[:-1]  # all but what is live
 
 
 Write = tuple[str, Any]
@@ -123,9 +124,10 @@ class Stoppable(Protocol):
     def stop(self) -> bool: ...
 
 
-@dataclass(slots=True, eq=False)
 class Attempt:
     """One try at a task: call the node with `arg`, then its branches.
+
+    Made for every task that runs, so what most of them have not is a default of the class.
 
     `state` is there for branches, which see the state with the node's own writes applied.
     `failure` is set when the node has failed for good and its error handler is to be called. `alone` says
@@ -139,12 +141,6 @@ class Attempt:
     waiting: those that wait for others, which must not take their places.
     """
 
-    node: NodeSpec
-    arg: Any
-    place: Place
-    scope: Scope
-    words: Vocabulary
-    answers: Mapping[str, Answer] = field(default_factory=dict)
     number: int = 1
     state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any]] | None = None
     failure: BaseException | None = None
@@ -159,11 +155,30 @@ class Attempt:
     local: bool = False
     keeping: Keeping | None = None
     branch: str = ""
-    frame: Stoppable | None = field(default=None, init=False)
-    stopped: bool = field(default=False, init=False)
+    frame: Stoppable | None = None
+    stopped: bool = False
+
+    def __init__(
+        self,
+        node: NodeSpec,
+        arg: Any,
+        place: Place,
+        scope: Scope,
+        words: Vocabulary,
+        answers: Mapping[str, Answer] = _NOTHING,
+    ) -> None:
+        self.node = node
+        self.arg = arg
+        self.place = place
+        self.scope = scope
+        self.words = words
+        self.answers = answers
 
     def again(self, **changes: Any) -> Attempt:
-        return replace(self, **changes)
+        """Another try at the same task."""
+        other = Attempt(self.node, self.arg, self.place, self.scope, self.words, self.answers)
+        other.__dict__.update({**self.__dict__, "frame": None, "stopped": False, **changes})
+        return other
 
     def stop(self) -> bool:
         """Give the attempt up: whatever it comes to is refused, and what runs inside it is woken to end. Returns
@@ -190,12 +205,13 @@ class Done:
 @dataclass(slots=True, eq=False, repr=False)
 class Asked:
     """The task waits for answers, or for a graph inside it to be gone on with: it `breaks` if one of those is at a
-    breakpoint."""
+    breakpoint. `left` are the namespaces of graphs that an earlier attempt has called and this one has not."""
 
     questions: list[tuple[Interrupt, str]]
     events: list[Any] = field(default_factory=list)
     breaks: bool = False
     keeping: Keeping | None = None
+    left: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -29,7 +29,7 @@ from graphkit.engine.prepare import check_elsewhere
 from graphkit.engine.program import Closing
 from graphkit.engine.request import End
 from graphkit.engine.resume import answers_in, route
-from graphkit.engine.standing import amend, amend_record
+from graphkit.engine.standing import amend, amend_record, rest_at_breakpoints
 from graphkit.engine.state import Plan
 from graphkit.engine.tasks import Task
 from graphkit.errors import InvalidUpdateError
@@ -167,7 +167,8 @@ class Attendance:
         run, tasks = self.run, self.standing.tasks
         routed, elsewhere = route(answers, tasks, run.request.thread_id)
         for question, value in elsewhere.items():
-            yield from check_elsewhere(run.request.thread_id, question, value)
+            yield from check_elsewhere(run.request.thread_id, tasks, question, value)
         yield from run.record_beside(accepted(tasks, routed.fresh))
+        rest_at_breakpoints(self.standing, routed.fresh)
         run.steps += 1  # so that it does not go on for ever
         return bool(routed.fresh)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from graphkit.engine.attempt import Attempt, Called, Done, Past
-from graphkit.engine.identity import TASK, below, call_of
+from graphkit.engine.attempt import Asked, Attempt, Called, Done, Failed, Past
+from graphkit.engine.identity import TASK, below, call_at, call_of
 from graphkit.engine.nested import Known
 from graphkit.engine.tasks import Task
+from graphkit.errors import InterruptMismatchError
 from graphkit.types import Interrupt
+from graphkit_checkpoint.errors import UnserializableStateError
 from graphkit_checkpoint.records import OUTPUT, Pending
+from graphkit_checkpoint.serde import fingerprint
 
 
 class CalledTask(Task):
@@ -110,10 +113,42 @@ class Callers:
     def forget(self, caller: Attempt) -> None:
         self._callers.pop(caller, None)
 
+    def left_by(self, caller: Attempt) -> tuple[str, ...]:
+        """The namespaces of recorded calls that this attempt has not made again."""
+        known = self._callers.get(caller)
+        return () if known is None else tuple(f"{known.base}:{TASK}{key}" for key in known.known.left)
+
     @property
     def waiting(self) -> int:
         """How many attempts wait for what they called, and so take nobody's place."""
         return sum(caller.unfinished > 0 for caller in self._callers.values())
+
+
+def lost_answer(task: Task, asked: Asked, left: tuple[str, ...], base: str) -> InterruptMismatchError | None:
+    """An answer that was given to this run, to a question from a call that has not been made again while another one of
+    its name asks anew: what the caller has put into it is new every time. `base` is that of the calls' namespaces."""
+    new = {
+        _name(question.namespace, base)
+        for question, _ in asked.questions
+        if question.id not in task.questions
+    }
+    for key, answer in task.answers.items():
+        question, _ = task.questions[key]
+        inside = any(f"{question.namespace}|".startswith(f"{namespace}|") for namespace in left)
+        if answer.fresh and inside and _name(question.namespace, base) in new:
+            return InterruptMismatchError(
+                f"the answer {answer.value!r:.200} to the question {question.value!r:.200} of {question.node!r} is of "
+                f"no use: {task.name!r}, which runs again with it, has made this call beside others and with another "
+                f"input, so it is another call. Put what varies between runs into a task of its own, or make the calls "
+                f"one after the other"
+            )
+    return None
+
+
+def _name(namespace: str, base: str) -> str:
+    """The name of the call that a question comes from; "" for one that the task itself has asked."""
+    key = namespace.removeprefix(base).partition("|")[0] if namespace.startswith(base) else ""
+    return call_at(key[1:])[1].name if key else ""
 
 
 def is_within(task: Task, attempt: Attempt) -> bool:
@@ -135,6 +170,21 @@ def _key(namespace: str, base: str) -> str:
     """The key of the call of this caller that a namespace is, or is inside of; "" for all others."""
     before = f"{base}:{TASK}"
     return namespace.removeprefix(before).partition("|")[0] if namespace.startswith(before) else ""
+
+
+def unstorable(task: CalledTask, output: Done) -> Failed | None:
+    """What a call comes to whose result cannot be stored: an error, raised where the result is wanted, before anything
+    that follows from it could be lost."""
+    for _, value in output.writes:
+        try:
+            fingerprint(value)
+        except UnserializableStateError as error:
+            raised = UnserializableStateError(
+                f"task {task.name!r}, called by {task.caller.node.name!r}, returned: {error}"
+            )
+            vars(raised).update(vars(error))
+            return Failed(raised)
+    return None
 
 
 def result_record(task: CalledTask) -> Pending:

@@ -22,7 +22,7 @@ from graphkit.engine.attempt import (
     Withdrawn,
 )
 from graphkit.engine.caching import Key, keep, key_of, look_up, recalling
-from graphkit.engine.calls import CalledTask, result_record
+from graphkit.engine.calls import CalledTask, base_of, lost_answer, result_record, unstorable
 from graphkit.engine.effects import Effects
 from graphkit.engine.events import EVENTS, HEARTBEAT, Beat, News, TaskEnded, TaskStarted
 from graphkit.engine.exchange import Exchange, too_late
@@ -31,7 +31,7 @@ from graphkit.engine.leavings import Leavings
 from graphkit.engine.program import NodeSpec, Program, Seen
 from graphkit.engine.request import Request
 from graphkit.engine.standing import Standing
-from graphkit.engine.tasks import Task, ask, lines_of, output_record
+from graphkit.engine.tasks import BREAKPOINT, Task, ask, lines_of, output_record
 from graphkit.engine.timers import Alarm, Timers
 from graphkit.errors import InterruptMismatchError
 from graphkit.types import Command, RetryPolicy
@@ -86,6 +86,7 @@ class Crew:
         "tells_ends",
         "tells_starts",
         "timers",
+        "told",
         "unrecorded",
         "waiting",
     )
@@ -96,6 +97,7 @@ class Crew:
         self.request = run.request
         self.tells_starts = not run.request.listen.isdisjoint(_ABOUT_STARTS)
         self.tells_ends = not run.request.listen.isdisjoint(_ABOUT_ENDS)
+        self.told: list[Any] = []  # to be shown with the start of the first tasks
         self.tasks: list[Task] = []
         self.at = ""
         self.single = False
@@ -114,8 +116,11 @@ class Crew:
         self.exchange: Exchange | None = None
 
     def begin(self) -> None:
-        """Take up the superstep at which the run stands; the one before has been applied."""
+        """Take up the superstep at which the run stands; the one before has been applied, and what there is to show of
+        it is durable."""
         standing = self.run.standing
+        if self.tells_starts:
+            self.told, self.run.held = self.run.held, []
         self.tasks = standing.tasks
         self.at = standing.checkpoint_id or ""
         self.single = len(self.tasks) == 1
@@ -140,39 +145,44 @@ class Crew:
 
     def work(self) -> Effects:
         """Until every started task has finished, asked or failed."""
-        yield from self._start_waiting()
+        arrived = yield from self._start_waiting()
         while self.live or self.retrying:
-            until = self._until() if self.timers.alarms or self.batch_due is not None else None
-            reply = yield effects.ANY if until is None else effects.Next(until)
-            if reply is None:
+            if arrived is None:
+                until = self._until() if self.timers.alarms or self.batch_due is not None else None
+                arrived = yield effects.ANY if until is None else effects.Next(until)
+            if arrived is None:
                 yield from self._clock()
-            elif type(reply[1]) in NEWS:
-                yield from self._heard(*reply)
+            elif type(arrived[1]) in NEWS:
+                yield from self._heard(*arrived)
             else:
-                attempt, outcome = reply
+                attempt, outcome = arrived
                 task = self.live.pop(attempt, None)
                 if task is not None:
                     yield from self._took(attempt, task, outcome)
             if self.request.beats:
                 yield effects.PROGRESS
-            if self.waiting:
-                yield from self._start_waiting()
+            arrived = (yield from self._start_waiting()) if self.waiting else None
             if self.unrecorded and (self.live or self.retrying):
                 yield from self._record_batch(False)
 
     # Starting
 
     def _start_waiting(self) -> Effects:
+        """Reply: what arrived at once, if anything did."""
         if self.failures:
             self._start_nothing_more()
         limit = self.request.max_concurrency
         room = len(self.waiting) if limit is None else limit - self._busy
         attempts = []
+        told, self.told = self.told, []
         while self.waiting and room > 0:
             task, attempt = self.waiting.popleft()
             if attempt is None:
                 attempt = self._attempt(task)
                 if attempt.cache_key is not None:
+                    if told:  # looking it up may take a while
+                        yield effects.Emit(told)
+                        told = []
                     attempt = yield from self._cached(attempt, task)
                     if attempt is None:
                         continue
@@ -184,9 +194,12 @@ class Crew:
                 now: float = yield effects.TIMER
                 self.timers.start(attempt, now)
             if self.tells_starts:
-                yield self._start_event(attempt, task)
-        if attempts:
-            yield effects.Start(attempts)
+                started = self._start_event(attempt, task)
+                if attempt.node is not self.program.entry:  # no node, but its branches may say something
+                    told.append(started)
+        if told:
+            yield effects.Emit(told)
+        return (yield effects.Start(attempts)) if attempts else None
 
     def _hold_back(self) -> None:
         """Let the tasks of a node that is in order wait for the one before."""
@@ -224,14 +237,16 @@ class Crew:
             self.request.scope,
             self.program.words,
             {**self.request.answers, **task.answers} if self.request.answers else task.answers,
-            state=(state.channels, state.view) if spec.branches or spec.coordinates else None,
-            cache_key=self._cache_key(spec, task, arg) if spec.cache is not None else None,
-            alone=self.single and not spec.coordinates,
-            past=task.past,
-            local=spec.coordinates,
-            keeping=task.keeping,
-            branch=state.branch,
         )
+        if spec.branches or spec.coordinates:
+            attempt.state = (state.channels, state.view)
+        if spec.cache is not None:
+            attempt.cache_key = self._cache_key(spec, task, arg)
+        attempt.alone = self.single and not spec.coordinates
+        attempt.past = task.past
+        attempt.local = spec.coordinates
+        attempt.keeping = task.keeping
+        attempt.branch = state.branch
         if task.failure is not None and spec.handler is not None:  # reopened: the node has failed for good
             return attempt.again(failure=task.failure.error, number=task.failure.attempt)
         return attempt
@@ -257,8 +272,8 @@ class Crew:
         if attempt.node.branches and found.chosen is not None:
             return recalling(attempt, found)
         if self.tells_starts:
-            yield self._start_event(attempt, task)
-        self._finish(task, found, cached=True)
+            yield effects.Emit((self._start_event(attempt, task),))
+        self._finish(task, found, attempt.about, cached=True)
         if type(task) is CalledTask:
             yield from self._calls.settle(task, found)
         return None
@@ -280,7 +295,11 @@ class Crew:
         if outcome.keeping is not None:
             outcome = self.leavings.take(task, outcome, outcome.keeping)
         if type(outcome) is Done:
-            self._finish(task, outcome)
+            refused = unstorable(task, outcome) if type(task) is CalledTask and self.request.stored else None
+            if refused is not None:
+                yield from self._fails(task, refused)
+                return
+            self._finish(task, outcome, attempt.about)
             if attempt.cache_key is not None and attempt.failure is None:
                 yield from keep(attempt, outcome)
             if type(task) is CalledTask:
@@ -289,9 +308,14 @@ class Crew:
             self.leavings.record(task)
             yield from self._calls.settle(task, outcome)  # its caller asks for it
         elif type(outcome) is Asked:
+            if task.answers and (lost := self._lost(attempt, task, outcome)) is not None:
+                yield from self._fails(task, Failed(lost))
+                return
             self.asked += ask(task, outcome)
             self.leavings.record(task)
-            self.breaks = self.breaks or outcome.breaks
+            if outcome.breaks:
+                self.breaks = True
+                self.run.standing.kept.setdefault(task.id, {})[BREAKPOINT] = True
             self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
         elif type(outcome) is ForParent:
             self.for_parent = (outcome.command, task.name)
@@ -300,12 +324,17 @@ class Crew:
             assert isinstance(outcome, Failed)
             yield from self._failed(attempt, task, outcome)
 
-    def _finish(self, task: Task, output: Done, cached: bool = False) -> None:
+    def _lost(self, attempt: Attempt, task: Task, asked: Asked) -> InterruptMismatchError | None:
+        """An answer that no call inside the task has taken, though one that asks now should have."""
+        left = asked.left if self.exchange is None else (*asked.left, *self.exchange.left_by(attempt))
+        return lost_answer(task, asked, left, base_of(attempt)) if left else None
+
+    def _finish(self, task: Task, output: Done, about: About | None, cached: bool = False) -> None:
         task.output = output
         if not self.single or type(task) is CalledTask:
             self.unrecorded.append(task)
         if self.tells_ends:
-            self._tell(task, writes=tuple(output.writes), cached=cached)
+            self._tell(task, about, writes=tuple(output.writes), cached=cached)
         if self.behind and type(task) is not CalledTask:
             self._follow(task)
 
@@ -355,24 +384,24 @@ class Crew:
 
     # Telling
 
-    def _start_event(self, attempt: Attempt, task: Task) -> effects.Emit:
-        about = attempt.about = self._about(task)
+    def _start_event(self, attempt: Attempt, task: Task) -> TaskStarted:
+        about = attempt.about = self._about(task, attempt.node)
         given = attempt.arg.arg if type(attempt.arg) is Seen else attempt.arg
-        return effects.Emit((TaskStarted(about=about, input=given, attempt=attempt.number),))
+        return TaskStarted(about=about, input=given, attempt=attempt.number)
 
-    def _tell(self, task: Task, **result: Any) -> None:
-        if self.tells_ends:
-            whole = self._spec(task).result is not None
-            self.run.held.append(TaskEnded(about=self._about(task), whole=whole, **result))
+    def _tell(self, task: Task, about: About | None = None, **result: Any) -> None:
+        if not self.tells_ends:
+            return
+        spec = task.called.node if isinstance(task, CalledTask) else self.program.spec(task.name)
+        if spec is not self.program.entry:
+            about = about or self._about(task, spec)
+            self.run.held.append(TaskEnded(about=about, whole=spec.result is not None, **result))
 
-    def _spec(self, task: Task) -> NodeSpec:
-        return task.called.node if isinstance(task, CalledTask) else self.program.spec(task.name)
-
-    def _about(self, task: Task) -> About:
-        standing, request = self.run.standing, self.request
-        joins = standing.state.joins_of(task.name) if task.arg is MISSING else ()
-        node = self._spec(task).metadata
-        return About(task, standing.step + 1, request.namespace, request.scope.config, node, joins)
+    def _about(self, task: Task, spec: NodeSpec) -> About:
+        standing, scope = self.run.standing, self.request.scope
+        state = standing.state
+        joins = state.joins_of(task.name) if state.joins and task.arg is MISSING else ()
+        return About(task, standing.step + 1, scope.namespace, scope.config, spec.metadata, joins)
 
     # Time
 

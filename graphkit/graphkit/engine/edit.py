@@ -194,16 +194,11 @@ class Editor:
             name=spec.name, callee=Callee(spec.name, _given, None), shape=spec.shape, branches=spec.branches
         )
         state = self.standing.state
-        attempt = Attempt(
-            stand_in,
-            values,
-            place,
-            self.request.scope,
-            self.program.words,
-            state=(state.channels, state.view) if spec.branches else None,
-        )
-        yield effects.Start((attempt,))
-        _, outcome = yield effects.Next(None)
+        attempt = Attempt(stand_in, values, place, self.request.scope, self.program.words)
+        if spec.branches:
+            attempt.state = (state.channels, state.view)
+        arrived = yield effects.Start((attempt,))
+        _, outcome = arrived or (yield effects.ANY)
         if isinstance(outcome, Failed):
             raise outcome.error
         if not isinstance(outcome, Done):

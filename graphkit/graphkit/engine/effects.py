@@ -1,8 +1,7 @@
 """What the kernel asks a driver to do.
 
-*Tell* effects get no reply: `Start`, `Settle`, `Emit`, `PROGRESS`. *Ask* effects do: `Open`, `FindInput`,
-`FindAnswers`, `FindNamespaces`, `FindOnWay`, `Save`, `Next`, `Cancel`, `NOW`, `TIMER`, `DRAINING`, `CacheGet`,
-`CachePut`.
+*Tell* effects get no reply: `Settle`, `Emit`, `PROGRESS`. *Ask* effects do: `Open`, `FindInput`, `FindAnswers`,
+`FindNamespaces`, `FindOnWay`, `Save`, `Start`, `Next`, `Cancel`, `NOW`, `TIMER`, `DRAINING`, `CacheGet`, `CachePut`.
 """
 
 from __future__ import annotations
@@ -45,11 +44,13 @@ class FindAnswers:
 @dataclass(slots=True, eq=False, repr=False)
 class FindOnWay:
     """The newest checkpoint of a nested graph that the thread has behind it at checkpoint `at` of the root. Reply: its
-    id, or None."""
+    id, or None. Of a run that writes only at its end, `behind` are the checkpoints that it has behind it beside those
+    before `at`, where it began."""
 
     thread_id: str
     namespace: str
-    at: str
+    at: str | None
+    behind: frozenset[str] | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -70,7 +71,8 @@ class Save:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Start:
-    """Start attempts; their outcomes come by `Next`."""
+    """Start attempts; their outcomes come by `Next`. Reply: None, or what arrived first if the driver has run the
+    only one itself."""
 
     attempts: Sequence[Attempt]
 

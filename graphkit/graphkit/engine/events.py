@@ -6,7 +6,7 @@ not changed, but not frozen either: making a frozen instance takes several times
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -108,6 +108,8 @@ class MessageChunk(_OfTask):
 
 Event = TaskStarted | TaskEnded | StateChanged | Halted | CheckpointSaved | Custom | MessageChunk
 EVENTS = frozenset(get_args(Event))
+Batch = Sequence[Event]
+"""Events that come together, in their order."""
 
 
 class Beat:

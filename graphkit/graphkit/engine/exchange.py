@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphkit.engine import effects
@@ -64,21 +63,16 @@ class Exchange:
         """The first try at a call."""
         caller = task.caller
         timeout = caller.node.timeout
-        return Attempt(
-            task.called.node,
-            task.arg,
-            task.place,
-            replace(caller.scope, namespace=task.namespace, depth=caller.scope.depth + 1),
-            caller.words,
-            caller.answers,
-            cache_key=cache_key,
-            past=task.past,
-            context=task.called.context,
-            local=not caller.node.coordinates,
-            watched=caller.watched or (timeout is not None and timeout.idle_timeout is not None),
-            keeping=task.keeping,
-            branch=caller.branch,
-        )
+        scope = caller.scope._replace(namespace=task.namespace, depth=caller.scope.depth + 1)
+        attempt = Attempt(task.called.node, task.arg, task.place, scope, caller.words, caller.answers)
+        attempt.cache_key = cache_key
+        attempt.past = task.past
+        attempt.context = task.called.context
+        attempt.local = not caller.node.coordinates
+        attempt.watched = caller.watched or (timeout is not None and timeout.idle_timeout is not None)
+        attempt.keeping = task.keeping
+        attempt.branch = caller.branch
+        return attempt
 
     def settle(self, task: CalledTask, outcome: Outcome) -> Effects:
         """Tell the caller what a call has come to."""
@@ -91,6 +85,10 @@ class Exchange:
         if self._crew.timers.alarms:
             yield from self._crew.gets_on(task.caller, BEAT)
         yield effects.Settle(task.called.reply, outcome)
+
+    def left_by(self, caller: Attempt) -> tuple[str, ...]:
+        """The namespaces of recorded calls that this attempt has not made again."""
+        return self._callers.left_by(caller)
 
     def withdraw(self, reply: Reply) -> Effects:
         """Whoever has called a task has given it up."""

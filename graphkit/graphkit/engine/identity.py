@@ -18,6 +18,8 @@ from graphkit.engine.matching import Call
 
 TIME_DIGITS = 11
 STEP_DIGITS = 6
+_NONCE = TIME_DIGITS + 1 + STEP_DIGITS
+"""Where the second number of a checkpoint id ends."""
 BESIDE = "+"
 """Before the number of a call whose caller has made calls side by side."""
 TASK = "@"
@@ -26,12 +28,12 @@ TASK = "@"
 
 def checkpoint_id(now: float, step: int, nonce: str, after: str | None) -> str:
     """`step` counts from -1. Sorts after `after`: the parent, or the thread's head where that is newer."""
-    moment = int(now * 1000)
-    if after is not None:
+    beginning = f"{int(now * 1000):011x}-{step + 1:06x}"
+    if after is not None and after[:_NONCE] >= beginning:  # a clock that went back
         before, its_step = _parts(after)
-        if before >= moment:  # the same millisecond, or a clock that went back
-            moment = before if its_step < step + 1 else before + 1
-    return f"{moment:0{TIME_DIGITS}x}-{step + 1:0{STEP_DIGITS}x}-{nonce}"
+        moment = max(int(now * 1000), before if its_step < step + 1 else before + 1)
+        beginning = f"{moment:011x}-{step + 1:06x}"
+    return f"{beginning}-{nonce}"
 
 
 def unstored_id(nonce: str, step: int) -> str:

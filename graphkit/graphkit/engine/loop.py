@@ -13,7 +13,6 @@ Invariant 6 (finished): a task with a recorded output is never started again.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from graphkit.engine import effects, identity
@@ -24,22 +23,23 @@ from graphkit.engine.failures import HANDLED, annotate, error_record
 from graphkit.engine.nested import locate
 from graphkit.engine.prepare import Preparation, newest, place
 from graphkit.engine.program import Program
-from graphkit.engine.refusals import explained, keepable
+from graphkit.engine.refusals import keepable
 from graphkit.engine.request import End, Request, hit
+from graphkit.engine.saving import Saving
 from graphkit.engine.standing import Prepared, Standing
 from graphkit.engine.state import Changes, show, view_with, work_of
 from graphkit.engine.tasks import Task, entries_of, make_tasks
 from graphkit.engine.telling import state_changed, superstep_ended
 from graphkit.errors import (
     ConcurrentUpdateError,
-    GraphkitError,
     GraphRecursionError,
     LeaseLostError,
+    ParentCommand,
     StorageError,
 )
 from graphkit.types import Command, RunStatus
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.records import ANSWER, ERROR, KEPT, Checkpoint, Commit, Opening, Pending
+from graphkit_checkpoint.records import ANSWER, ERROR, KEPT, Checkpoint, Opening, Pending
 
 if TYPE_CHECKING:
     from graphkit.engine.attendance import Attendance
@@ -53,17 +53,16 @@ def run(program: Program, request: Request) -> Generator[effects.Effect, Any, En
     return Run(program, request).run()
 
 
-class ParentCommand(BaseException):
-    """Carries a `Command(graph=PARENT)` out of a nested graph to the task around it."""
+class ChildCommand(ParentCommand):
+    """A `ParentCommand` on its way out of a nested graph, whose `node` gave it, to the task around that graph."""
 
     def __init__(self, command: Command[Any], node: str) -> None:
         super().__init__(command)
-        self.command = command
         self.node = node
 
 
 class Run:
-    """One run while it lasts. `active` while it holds the thread and has not given it back."""
+    """One run while it lasts."""
 
     def __init__(self, program: Program, request: Request) -> None:
         self.program = program
@@ -72,7 +71,7 @@ class Run:
         self.opening = Opening(None, None, False)
         self.hands: Crew = None  # type: ignore[assignment]  # set before anything reads it
         self.crew: Crew | None = None  # while it is at work
-        self.active = False
+        self.saving = Saving(self)
         self.goes_on = False  # with a superstep that an earlier run has left
         self.paused = False
         self.listens = bool(request.listen)
@@ -81,9 +80,8 @@ class Run:
         self.drained: str | None = None
         self.steps = 0
         self.held: list[Any] = []
-        self.unsaved: list[Checkpoint] = []
         self.beside: list[Pending] = []  # records of this checkpoint, to be written when the run ends
-        self.durable = request.stored and request.durability != "exit"
+        self.durable = self.saving.durable
         self.wants_checkpoints = request.stored or "checkpoints" in request.listen
 
     def run(self) -> Generator[effects.Effect, Any, End]:
@@ -98,14 +96,14 @@ class Run:
                     return end
             while self.standing.tasks and not self.paused and self.drained is None:
                 if self.steps >= self.request.recursion_limit:
-                    self._refuse_more()
+                    yield from self._refuse_more()
                 end = yield from self._superstep()
                 if end is not None:
                     return end
         except BaseException as error:
             if self.crew is not None and self.crew.live:
                 yield effects.Cancel(list(self.crew.live))
-            if self.active:
+            if self.saving.active:
                 yield from self._give_back(error)
             raise
         return self._end()
@@ -121,7 +119,7 @@ class Run:
                 return (yield from self._start())
             except ConcurrentUpdateError:
                 patience = self.request.patience
-                if self.active or patience <= 0:
+                if self.saving.active or patience <= 0:
                     raise
                 now: float = yield effects.TIMER
                 until = now + patience if until is None else until
@@ -129,7 +127,7 @@ class Run:
                     raise
                 yield effects.Next(min(now + pause, until))
                 pause = min(pause * 1.5, LONGEST_PAUSE)
-                self.unsaved.clear()
+                self.saving.unsaved.clear()
 
     def _start(self) -> Generator[effects.Effect, Any, bool]:
         """Open the thread, prepare and claim it. Returns whether there is nothing to do."""
@@ -142,11 +140,11 @@ class Run:
             )
         prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
         self.standing = prepared.standing
-        self.goes_on = not prepared.arriving
+        self.goes_on, self.paused = not prepared.arriving, prepared.paused
         if not prepared.idle:
             yield from self._enter(prepared)
         if prepared.command is not None:
-            raise ParentCommand(*prepared.command)
+            raise ChildCommand(*prepared.command)
         return prepared.idle
 
     def _idle(self) -> Generator[effects.Effect, Any, End]:
@@ -154,7 +152,7 @@ class Run:
         end = self._end()
         if end.asked:
             self._show_halt(end)
-        elif "values" in self.request.listen:
+        elif "values" in self.request.listen and not self.paused:
             self.held.append(state_changed(self))
         yield from self.flush()
         return end
@@ -178,7 +176,7 @@ class Run:
         over = not standing.tasks or self.paused
         if self.control is not None and self.control.shared and not over:
             over = yield from self._drains()
-        yield from self._save(checkpoints, prepared.pending, at, claims=True, release=over)
+        yield from self.saving.commit(checkpoints, prepared.pending, at, claims=True, release=over)
         if self.request.listen:
             self.held.extend(superstep_ended(self, checkpoints or self._found()))
             yield from self.flush()
@@ -225,42 +223,35 @@ class Run:
     def _everything(self) -> Any:
         return show(self.program, self.view(), narrow=False)
 
-    def _refuse_more(self) -> None:
+    def _refuse_more(self) -> Effects:
         names = ", ".join(repr(task.name) for task in self.standing.tasks[:5])
         remedy = (
             f"go on with invoke(None) on thread {self.request.thread_id!r} and a higher limit"
             if self.request.stored
             else "give a higher limit: config={'recursion_limit': ...}"
         )
-        raise GraphRecursionError(
+        error = GraphRecursionError(
             f"graph {self.program.name!r} used up its recursion_limit of {self.request.recursion_limit} "
             f"supersteps and {names} would run next; {remedy}"
         )
+        if "closing" in self.program.attended:
+            yield from self._close((), error)
+        raise error
 
     def _give_back(self, error: BaseException) -> Effects:
         """The run ends by an error: release the thread, keep what tasks have produced."""
         crew = self.crew
         if isinstance(error, (LeaseLostError, StorageError)):
             return  # nothing more can be written; the claim ends with this run's token
-        if isinstance(error, UnstorableError) and self.unsaved:
-            yield from self._keep_what_can_be_stored()
+        if isinstance(error, UnstorableError) and self.saving.unsaved:
+            yield from self.saving.keep_what_can_be_stored()
             return
         pending = [*self.beside, *([] if crew is None else keepable(error, crew))]
         at = crew.at if crew is not None else self.standing.checkpoint_id or ""
         try:
-            yield from self._save((), pending, at, release=True)
+            yield from self.saving.commit((), pending, at, release=True)
         except Exception as second:
             error.add_note(f"and the thread could not be given back: {second!r}")
-
-    def _keep_what_can_be_stored(self) -> Effects:
-        """With durability "exit": write as far as the first value that was refused."""
-        while self.active:
-            if self.unsaved:
-                self.unsaved.pop()
-            try:
-                yield from self._save((), (), "", release=True)
-            except UnstorableError:
-                continue
 
     # One superstep
 
@@ -276,7 +267,7 @@ class Run:
             yield from self.fail(crew)
         if crew.for_parent is not None:
             yield from self._leave(crew, *crew.for_parent)
-            raise ParentCommand(*crew.for_parent)
+            raise ChildCommand(*crew.for_parent)
         if None in [task.output for task in standing.tasks]:
             return (yield from self.halt())
         now: float = (yield effects.NOW) if self.request.stored else 0.0
@@ -286,16 +277,19 @@ class Run:
         over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
         if self.control is not None and self.control.shared and not over:
             over = yield from self._drains()
+        if over and standing.tasks and not self.paused and "closing" in self.program.attended:
+            over = self.drained is not None  # else the limit is reached, and what closes the run still writes
         if self.request.stored:
             stale = [(task.id, ERROR, key) for task in ran if task.error is not None for key in ("", HANDLED)]
             if standing.kept:
                 stale += [(task_id, KEPT, key) for task_id, kept in standing.kept.items() for key in kept]
                 standing.kept = {}
-            yield from self._save(checkpoints, (), crew.at, forget=stale, release=over)
+            yield from self.saving.commit(checkpoints, (), crew.at, forget=stale, release=over)
         self.crew = None
         if self.listens:
             self.held.extend(superstep_ended(self, checkpoints))
-            yield from self.flush()
+            if over or not crew.tells_starts:  # else with the start of what follows
+                yield from self.flush()
         return None
 
     def _leave(self, crew: Crew, command: Command[Any], node: str) -> Effects:
@@ -309,7 +303,7 @@ class Run:
         checkpoint.control = {**checkpoint.control, "next": []}
         checkpoint.work = {"command": command, "node": node}
         try:
-            yield from self._save([checkpoint], (), crew.at, release=True)
+            yield from self.saving.commit([checkpoint], (), crew.at, release=True)
         except UnstorableError:
             return  # the graph around may take what cannot be stored; the command is given here once more
         self.crew = None
@@ -338,7 +332,7 @@ class Run:
         else:
             new_id = identity.unstored_id(request.nonce, step)
         standing.step, standing.checkpoint_id, standing.amends = step, new_id, 0
-        standing.tasks = make_tasks(plan, new_id, request.namespace, step)
+        standing.tasks = make_tasks(plan, new_id, request.scope.namespace, step)
         self.steps += count
         if not self.wants_checkpoints:
             return ()
@@ -350,7 +344,7 @@ class Run:
             now,
             request.metadata,
             state.control(plan, dict.fromkeys([entry.name for entry in entries])),
-            work_of(plan),
+            work_of(plan) if plan.sends else None,
             changes.changed,
             changes.cleared,
             extended=changes.extended,
@@ -374,7 +368,7 @@ class Run:
     def rest(self, pending: Sequence[Pending] = ()) -> Generator[effects.Effect, Any, End]:
         """Stop in front of what is left."""
         at = self.standing.checkpoint_id or ""
-        yield from self._save((), [*self.beside, *pending], at, release=True)
+        yield from self.saving.commit((), [*self.beside, *pending], at, release=True)
         end = self._end()
         self._show_halt(end)
         yield from self.flush()
@@ -392,7 +386,7 @@ class Run:
         if "closing" in self.program.attended and task.path[0] != "closing":
             yield from self._close(pending, failed.error)
             pending = []
-        yield from self._save((), [*self.beside, *pending], crew.at, forget=forget, release=True)
+        yield from self.saving.commit((), [*self.beside, *pending], crew.at, forget=forget, release=True)
         yield from self.flush()
         raise failed.error
 
@@ -418,7 +412,7 @@ class Run:
         if not self.durable:
             self.beside += pending
         elif pending:
-            yield from self._save((), pending, self.standing.checkpoint_id or "")
+            yield from self.saving.commit((), pending, self.standing.checkpoint_id or "")
 
     def _annotate(self, error: BaseException, task: Task) -> None:
         around = " > ".join(part.split(":")[0] for part in self.request.namespace.split("|") if part)
@@ -443,68 +437,10 @@ class Run:
 
     def record(self, pending: Sequence[Pending], at: str) -> Effects:
         """Record something beside the checkpoint while the superstep goes on."""
-        yield from self._save((), pending, at)
-
-    def _save(
-        self,
-        checkpoints: Sequence[Checkpoint],
-        pending: Sequence[Pending],
-        at: str,
-        *,
-        forget: Sequence[tuple[str, str, str]] = (),
-        claims: bool = False,
-        release: bool = False,
-    ) -> Effects:
-        request = self.request
-        if not request.stored:
-            return
-        if not self.durable:
-            self.unsaved.extend(checkpoints)
-            if not (claims or release):
-                return
-            checkpoints = _squash(self.unsaved) if release else ()
-        owns = not request.nested
-        self.active = True
-        if not (owns or checkpoints or pending or forget):
-            return
-        commit = Commit(
-            request.thread_id,
-            request.namespace,
-            request.scope.token,
-            self.standing.tip,
-            claims and owns,
-            self.opening.thread,
-            release and owns,
-            checkpoints,
-            at,
-            pending,
-            forget,
-        )
-        try:
-            yield effects.Save(commit, release or claims or request.durability != "async")
-        except GraphkitError as error:
-            self.active = not claims
-            if isinstance(error, UnstorableError):
-                raise explained(error, self.program, self.crew, request.thread_id) from error
-            raise
-        self.active = not release
-        if release:
-            self.unsaved.clear()
+        yield from self.saving.commit((), pending, at)
 
     def flush(self) -> Effects:
         """Show what was held back until it was durable."""
         if self.held:
             held, self.held = self.held, []
             yield effects.Emit(held)
-
-
-def _squash(unsaved: list[Checkpoint]) -> list[Checkpoint]:
-    """One checkpoint with the changes of several."""
-    if not unsaved:
-        return []
-    changes, last = Changes(), replace(unsaved[-1])
-    for checkpoint in unsaved:
-        changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared), dict(checkpoint.extended)))
-    last.parent_id, last.changed, last.cleared = unsaved[0].parent_id, changes.changed, changes.cleared
-    last.extended = changes.extended
-    return [last]

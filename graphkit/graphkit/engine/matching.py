@@ -6,7 +6,8 @@ side come in another order every time, and after a crash some of them are not re
 caller that puts a time or a new id into the input would find nothing. So a call is, among the recorded calls of its
 name that nobody else has taken, the first with the same input; else the one at its place, if this caller makes one
 call after the other and knows what the last one came to before it makes the next, as far as it has got, both now and
-then. Whoever makes calls side by side finds them by their input alone: nothing else is sure not to be another's.
+then. Whoever makes calls side by side finds them by their input alone: nothing else is sure not to be another's. If an
+answer that has just come is of no use because of that, the task that made the calls fails (`calls.lost_answer`).
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ class Calls:
         while (place, call) in self._recorded or not self._takes((place, call)):
             place += 1
         return place, call
+
+    @property
+    def left(self) -> list[tuple[int, Call]]:
+        """The recorded calls that nobody has claimed."""
+        return [known for known in sorted(self._recorded) if known not in self._claimed]
 
     def _takes(self, known: tuple[int, Call]) -> bool:
         own = object()

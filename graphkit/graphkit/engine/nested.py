@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphkit.engine import effects
@@ -37,6 +36,11 @@ class Known:
 
     def claim(self, call: Call) -> str:
         return call_key(*self._calls.claim(call))
+
+    @property
+    def left(self) -> list[str]:
+        """Those that were not made again."""
+        return [call_key(*known) for known in self._calls.left]
 
 
 class Site:
@@ -104,6 +108,11 @@ class Site:
     def lasting(self, call: Call, number: int = 0) -> str:
         return lasting(f"{self.base}:{call_key(number, call)}")
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The namespaces of earlier calls that were not made again."""
+        return tuple(f"{self.base}:{key}" for known in self._known.values() for key in known.left)
+
     def number_of(self, namespace: str) -> int:
         """Which of the task's calls a question of this namespace comes from; -1 for the task's own questions."""
         if not namespace.startswith(self.base):
@@ -146,4 +155,4 @@ def locate(request: Request) -> Generator[effects.Effect, Any, Request]:
             before = yield effects.FindNamespaces(request.thread_id, f"{site.base_before}:")
         site.remember(_directly(own, site.base), _directly(before, site.base_before))
     namespace, origin = site.claim(call)
-    return replace(request, scope=replace(request.scope, namespace=namespace), origin=origin)
+    return request._replace(scope=request.scope._replace(namespace=namespace), origin=origin)

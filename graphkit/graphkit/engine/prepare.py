@@ -17,12 +17,13 @@ from graphkit.engine.effects import Effects
 from graphkit.engine.fork import fork
 from graphkit.engine.nested import Origin
 from graphkit.engine.program import Program
-from graphkit.engine.request import Position, Request
+from graphkit.engine.request import Position, Request, hit
 from graphkit.engine.resume import (
     Answers,
     answers_in,
     check_same,
     nothing_pending,
+    refused,
     response_blocks,
     route,
     unknown,
@@ -36,12 +37,13 @@ from graphkit.engine.standing import (
     can_move,
     command_in,
     reopen,
+    rest_at_breakpoints,
     start,
 )
 from graphkit.engine.state import Changes, Plan, State
-from graphkit.engine.tasks import answer_record, entries_of
+from graphkit.engine.tasks import Task, answer_record, entries_of
 from graphkit.engine.travel import Way, way_to
-from graphkit.engine.updates import command_parts, writes_of_input
+from graphkit.engine.updates import Beginning, command_parts, update_writes, writes_of_input
 from graphkit.engine.versions import settle
 from graphkit.errors import EmptyInputError, UnserializableStateError
 from graphkit.types import Command, Interrupt
@@ -91,6 +93,8 @@ class Preparation:
         if given is None:
             return self._proceed()
         writes = writes_of_input(self.program, given)
+        if self.saved is None and type(given) is Beginning:
+            writes[:0] = writes_of_input(self.program, given.first)
         if self.opening.abandoned and (yield from self._was_broken_off(writes)):
             return self._proceed()
         if self.program.admits is not None:
@@ -116,9 +120,14 @@ class Preparation:
         is not the newest."""
         request = self.request
         assert self.saved is not None
-        if self.saved.checkpoint.control.get("branch", "") == request.scope.branch:
+        if self.saved.checkpoint.control.get("branch", "") == self._branch:
             return  # there is no fork between the two
-        found = yield effects.FindOnWay(request.thread_id, request.namespace, request.scope.parents[""])
+        unwritten = request.scope.live.unwritten
+        if unwritten is not None and unwritten.checkpoints:
+            find = effects.FindOnWay(request.thread_id, request.namespace, *unwritten.behind())
+        else:
+            find = effects.FindOnWay(request.thread_id, request.namespace, request.scope.parents[""])
+        found = yield find
         if found != self.saved.checkpoint.id:
             opening = Opening(None, None, False)
             if found is not None:
@@ -130,7 +139,11 @@ class Preparation:
         """The branch of the thread that a new turn is in: that of the graph around, or a new one if it does not begin
         at the head."""
         if self.request.nested:
-            return self.request.scope.branch
+            branch, unwritten = self.request.scope.branch, self.request.scope.live.unwritten
+            if unwritten is None or not self.request.task or branch.endswith(unwritten.run):
+                return branch
+            # Should this run never come to write the checkpoints around it, nobody goes on with what is stored here.
+            return f"{branch}/{unwritten.run}"
         if not self._at_head:
             return self.request.nonce
         return "" if self.saved is None else str(self.saved.checkpoint.control.get("branch", ""))
@@ -260,15 +273,34 @@ class Preparation:
         """The task around this graph runs again: go on where the graph stopped, with the answers that came."""
         standing = reopen(self.program, saved, self.request.namespace)
         prepared = Prepared(standing, arriving=False, command=command_in(saved))
-        for task in standing.tasks:
+        given = {id: answer.value for id, answer in self.request.answers.items()}
+        update, anew = self._directed(standing, given)
+        if anew:
+            return self._begin(update, None)
+        self._amend(prepared, update, [])
+        for task in prepared.standing.tasks:
             for question in task.open_questions:
                 answer = self.request.answers.get(question.id)
                 if answer is not None:
                     record = answer_record(task.id, question.id, answer.value, answer.fingerprint)
                     prepared.pending.append(record)
                     task.answers[question.id] = replace(answer, taken=False)
-        prepared.idle = not can_move(standing)
+        fresh = [id for id, answer in self.request.answers.items() if answer.fresh]
+        if fresh:
+            rest_at_breakpoints(prepared.standing, fresh)
+            prepared.paused = self._is_at_breakpoint(prepared.standing, saved)
+        prepared.idle = prepared.paused or not can_move(prepared.standing)
         return prepared
+
+    def _is_at_breakpoint(self, standing: Standing, saved: Saved) -> bool:
+        """Whether it is a breakpoint that the next superstep has not begun for."""
+        before, after, tasks = self.request.before, self.request.after, standing.tasks
+        if not (before or after) or any(task.finished or task.questions or task.error for task in tasks):
+            return False
+        ran = [name for name in saved.checkpoint.control.get("ran", ()) if name != START]
+        return any(hit(before, task.name) for task in tasks) or (
+            bool(tasks) and any(hit(after, name) for name in ran)
+        )
 
     # Commands
 
@@ -319,7 +351,7 @@ class Preparation:
         standing = reopen(self.program, saved, self.request.namespace)
         routed, elsewhere = route(answers, standing.tasks, thread_id)
         for question, value in elsewhere.items():
-            yield from check_elsewhere(thread_id, question, value)
+            yield from check_elsewhere(thread_id, standing.tasks, question, value)
         if not self._at_head:
             if routed.fresh:
                 raise unknown(next(iter(routed.fresh)), thread_id)
@@ -336,12 +368,28 @@ class Preparation:
                 stacklevel=2,
             )
         prepared = Prepared(standing, arriving=False)
+        update, anew = self._directed(standing, routed.fresh)
         self._record(prepared, routed.fresh)
+        if anew:
+            return self._begin([*writes, *update], targets or None)
         if routed.fresh or routed.dropped:
-            self._amend(prepared, writes, targets)
+            self._amend(prepared, [*writes, *update], targets)
         else:  # given before, update and goto included: no effect
             prepared.idle = not self._retries(standing, bool(routed.repeated))
+        if routed.fresh:
+            rest_at_breakpoints(prepared.standing, routed.fresh)
         return prepared
+
+    def _directed(self, standing: Standing, answers: Mapping[str, Any]) -> tuple[list[Write], bool]:
+        """What these answers to open questions write to this graph, and whether it is to begin anew with that."""
+        if not answers:
+            return [], False
+        from graphkit.engine.answers import directions
+
+        questions = [question for task in standing.tasks for question in task.open_questions]
+        found = directions(questions, answers, self.request.namespace)
+        updates = [update_writes(one.update, "Command", self.program.words) for one in found]
+        return [write for writes in updates for write in writes], any(one.anew for one in found)
 
     def _current(self) -> Effects:
         """The thread as it is now: what an answer that was given before leads to."""
@@ -363,11 +411,11 @@ class Preparation:
         return can_move(standing) and (here or self.opening.abandoned)
 
 
-def check_elsewhere(thread_id: str, question: str, value: Any) -> Effects:
+def check_elsewhere(thread_id: str, tasks: Sequence[Task], question: str, value: Any) -> Effects:
     """An answer to a question that none of the tasks has: given before, and the same one, or an error."""
     found = yield effects.FindAnswers(thread_id, question)
     if not found:
-        raise unknown(question, thread_id)
+        raise refused(question, tasks, thread_id)
     check_same(question, found[0].value["value"], value)
 
 

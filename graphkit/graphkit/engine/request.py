@@ -15,6 +15,7 @@ DEFAULT_RECURSION_LIMIT = 100
 EVERY: Literal["*"] = "*"
 
 Names = frozenset[str] | Literal["*"]
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Position(NamedTuple):
@@ -32,8 +33,7 @@ class Position(NamedTuple):
         return cls(thread_id, namespace, configurable.get("checkpoint_id") or mapped)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """`nonce` makes this run's checkpoint ids unique; the scope's `token` is its claim on the thread.
 
     `stored` says that there is a saver. A `nested` run happens inside a task of another run: the claim is
@@ -54,12 +54,12 @@ class Request:
     max_concurrency: int | None = None
     before: Names = frozenset()
     after: Names = frozenset()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = _NOTHING
     nested: bool = False
     drains: bool = False
     beats: bool = False
     patience: float = 0.0
-    answers: Mapping[str, Answer] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = _NOTHING
     called: tuple[Site, Call] | None = None
     origin: Origin | None = None
     task: str = ""

@@ -14,6 +14,7 @@ from graphkit.engine.tasks import Task
 from graphkit.errors import (
     AlreadyAnsweredError,
     AmbiguousResumeError,
+    GraphkitError,
     NoPendingInterruptError,
     UnknownInterruptError,
 )
@@ -145,6 +146,12 @@ def nothing_pending(thread_id: str | None) -> NoPendingInterruptError:
         f"an answer was given, and no question is open on thread {thread_id!r}; "
         f"start it with an input, or check the thread_id"
     )
+
+
+def refused(question: str, tasks: Sequence[Task], thread_id: str) -> GraphkitError:
+    """What an answer to a question that nobody has asked gets: it is unknown among those that are open, if any is."""
+    waits = any(task.open_questions for task in tasks)
+    return unknown(question, thread_id) if waits else nothing_pending(thread_id)
 
 
 def unknown(question: str, thread_id: str) -> UnknownInterruptError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +13,16 @@ from graphkit.engine.attendants import Attendant, attendants_in, unfinished
 from graphkit.engine.calls import results_in
 from graphkit.engine.program import Program
 from graphkit.engine.state import Changes, Entry, Plan, State, plan_of
-from graphkit.engine.tasks import OUTSIDE, Task, kept_in, lines_of, make_tasks, restore, start_task
+from graphkit.engine.tasks import (
+    BREAKPOINT,
+    OUTSIDE,
+    Task,
+    kept_in,
+    lines_of,
+    make_tasks,
+    restore,
+    start_task,
+)
 from graphkit.types import Command
 from graphkit_checkpoint.records import AMEND, Checkpoint, Pending, Saved, Tip
 
@@ -43,7 +52,8 @@ class Standing:
 @dataclass(slots=True, eq=False, repr=False)
 class Prepared:
     """What to write with the claim, and where to go on. `arriving` is False where a breakpoint was passed
-    already; `idle` means that there is nothing to do and nothing to write. `command` is what the graph left to
+    already; `idle` means that there is nothing to do and nothing to write, `paused` that it is because of a breakpoint.
+    `command` is what the graph left to
     the one around it when it ended, with the name of the node."""
 
     standing: Standing
@@ -51,6 +61,7 @@ class Prepared:
     pending: list[Pending] = field(default_factory=list)
     arriving: bool = True
     idle: bool = False
+    paused: bool = False
     command: tuple[Command[Any], str] | None = None
 
 
@@ -134,6 +145,16 @@ def amend_record(
 ) -> Pending:
     value = {"writes": [[name, written] for name, written in writes], "targets": list(targets)}
     return Pending(task_id, AMEND, key, value)
+
+
+def rest_at_breakpoints(standing: Standing, fresh: Collection[str]) -> None:
+    """These questions were answered. Who waits at a breakpoint inside does not go on by that, unless it is answered."""
+    for task in standing.tasks:
+        answered = [question for question in fresh if question in task.answers]
+        for question in answered:
+            task.answers[question] = replace(task.answers[question], fresh=True)
+        at_breakpoint = BREAKPOINT in standing.kept.get(task.id, ()) and task.error is None
+        task.rests = at_breakpoint and not answered
 
 
 def can_move(standing: Standing) -> bool:

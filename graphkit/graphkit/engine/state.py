@@ -77,14 +77,16 @@ class State:
         self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None
     ) -> None:
         self.program = program
-        self.channels = {
-            key: channel.from_checkpoint(values.get(key, MISSING))
-            for key, channel in program.channels.items()
-        }
+        self.channels: dict[str, BaseChannel[Any]] = {}
         self.view: dict[str, Any] = {}
         self.transient: set[str] = set()
-        for key, channel in self.channels.items():
-            self._look(key, channel)
+        for key, kind in program.channels.items():
+            value = values.get(key, MISSING)
+            channel = self.channels[key] = kind.from_checkpoint(value)
+            if type(channel) is not LastValue:
+                self._look(key, channel)
+            elif value is not MISSING:
+                self.view[key] = value
         control = control or {}
         self.task: str = control.get(
             "task", ""

@@ -23,6 +23,10 @@ OUTSIDE = ""
 """The task id of records that come from outside the graph (`Command(update, goto)`)."""
 
 
+BREAKPOINT = "__breakpoint__"
+"""The key of what is kept of a task in which a nested graph is at a breakpoint."""
+
+
 class Task:
     """One execution of one node in one superstep."""
 
@@ -40,6 +44,7 @@ class Task:
         "path",
         "place",
         "questions",
+        "rests",
         "steered",
         "timeout",
     )
@@ -66,6 +71,7 @@ class Task:
         self.failure: Failure | None = None  # of the last attempt, which an error handler is to answer for
         self.past: Past | None = None
         self.keeping: Keeping | None = None
+        self.rests = False  # at a breakpoint inside it, which this run does not pass
         self.steered = False  # a command says where to go, so the node's own edges do not count
 
     @property
@@ -107,7 +113,7 @@ class Task:
     @property
     def runnable(self) -> bool:
         """Whether the task has something to do: it waits for no answer, or has one for a graph inside it."""
-        if self.output is not None:
+        if self.output is not None or self.rests:
             return False
         return not self.questions or not self.open_questions or any(map(self.has_for_inside, self.answers))
 
@@ -174,7 +180,7 @@ def _restore(task: Task, record: Pending) -> None:
         shown = asked[0].value if asked else None
         given = record.value
         task.answers[record.key] = Answer(given["value"], given["fingerprint"], shown, "taken" in given)
-    elif record.kind == KEPT:
+    elif record.kind == KEPT and record.key != BREAKPOINT:
         task.keeping = task.keeping or Keeping()
         task.keeping.kept[record.key] = record.value
     elif record.kind == ERROR and record.key == HANDLED:
@@ -236,6 +242,8 @@ def ask(task: Task, asked: Asked) -> list[Pending]:
         if task.attends is not None:
             value["attends"] = task.attends
         records.append(Pending(task.id, QUESTION, question.id, value))
+    if asked.breaks:
+        records.append(Pending(task.id, KEPT, BREAKPOINT, True))
     return records
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from graphkit.engine import identity
 from graphkit.engine.events import CheckpointSaved, Event, Halted, StateChanged, TaskState
@@ -25,20 +25,26 @@ class Teller(Protocol):
     paused: bool
 
 
-def superstep_ended(run: Teller, checkpoints: Sequence[Checkpoint]) -> Iterator[Event]:
+def superstep_ended(run: Teller, checkpoints: Sequence[Checkpoint]) -> list[Event]:
     """What there is to tell where a run stands, with the checkpoints that it has just got."""
     listen = run.request.listen
+    told: list[Any] = []
     if "checkpoints" in listen:
-        for checkpoint in checkpoints:
-            yield _checkpoint_saved(run, checkpoint)
+        told += [_checkpoint_saved(run, checkpoint) for checkpoint in checkpoints]
     if "values" in listen and not _has_nothing_to_show(run):
-        yield state_changed(run)
+        told.append(state_changed(run, told[-1] if told else None))
     if run.paused and "updates" in listen:
-        yield Halted(namespace=run.request.namespace, interrupts=(), values=None)
+        told.append(Halted(namespace=run.request.namespace, interrupts=(), values=None))
+    return told
 
 
-def state_changed(run: Teller) -> StateChanged:
-    return StateChanged(namespace=run.request.namespace, values=run.standing.state.everything())
+def state_changed(run: Teller, saved: CheckpointSaved | None = None) -> StateChanged:
+    """All values where the run stands: a copy of those of the checkpoint that it has just got, if it is told of one."""
+    if saved is None or saved.checkpoint.id != run.standing.checkpoint_id or run.program.gives is not None:
+        values = run.standing.state.everything()
+    else:
+        values = saved.values.copy()
+    return StateChanged(namespace=run.request.namespace, values=values)
 
 
 def _has_nothing_to_show(run: Teller) -> bool:
@@ -61,12 +67,14 @@ def _checkpoint_saved(run: Teller, checkpoint: Checkpoint) -> CheckpointSaved:
         namespace=request.namespace,
         checkpoint=checkpoint,
         values=state.everything(),
-        tasks=tuple(_task_state(run, task) for task in tasks),
+        tasks=tuple([_task_state(run, task) for task in tasks]),
     )
 
 
 def _task_state(run: Teller, task: Task) -> TaskState:
     spec, inside = run.program.spec(task.name), ""
+    if spec.subgraph is None and task.output is None and task.error is None and not task.questions:
+        return TaskState(id=task.id, name=task.name)
     if spec.subgraph is not None and spec.keeps is not False and run.request.stored:
         inside = identity.below(run.request.namespace, task.name, task.id)
         inside = identity.lasting(inside) if spec.keeps else inside

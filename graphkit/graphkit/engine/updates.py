@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from graphkit.constants import END, PARENT
@@ -20,19 +20,20 @@ class Output:
     """A node's return value, taken apart. `parent` is a command for the graph around this one, `resume` one that
     answers questions."""
 
-    writes: list[Write] = field(default_factory=list)
-    targets: list[Target] = field(default_factory=list)
+    writes: list[Write]
+    targets: list[Target]
     parent: Command[Any] | None = None
     resume: Command[Any] | None = None
 
 
 def read_output(returned: Any, node: str, words: Vocabulary) -> Output:
     """Take a node's return value apart: an update, a `Command`, or a list of both."""
-    output = Output()
+    output = Output([], [])
     if ROOT in words.channels:
         _read_root(returned, node, words, output)
     elif isinstance(returned, dict):
-        output.writes = known_writes(returned.items(), node, words)
+        known = words.channels.issuperset(returned)
+        output.writes = list(returned.items()) if known else known_writes(returned.items(), node, words)
     elif returned is not None:
         _read_any(returned, node, words, output)
     return output
@@ -150,6 +151,17 @@ def checked_targets(goto: Any, node: str, nodes: frozenset[str]) -> list[Target]
                 f"{node!r} goes to {name!r}, which is no node of the graph; it has {', '.join(sorted(nodes))}"
             )
     return list(targets)
+
+
+class Beginning(dict[str, Any]):
+    """An input of a graph, and what is written before it where nothing is stored yet: `first`, by channel. A call is
+    known again by the input alone."""
+
+    __slots__ = ("first",)
+
+    def __init__(self, given: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+        super().__init__(given)
+        self.first = first
 
 
 def writes_of_input(program: Program, given: Any) -> list[Write]:

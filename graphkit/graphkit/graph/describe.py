@@ -11,15 +11,19 @@ from graphkit.constants import END, START, TAG_HIDDEN
 from graphkit.engine.program import NodeSpec, Program
 from graphkit.engine.request import EVERY, Names
 from graphkit.graph.draw import DrawableGraph, DrawEdge, DrawNode
+from graphkit.graph.nesting import children_of
 
 HIDDEN = frozenset({TAG_HIDDEN, "langsmith:hidden"})
 """Tags of nodes that are not drawn: ours, and the one that LangGraph's users know."""
 
 
-def drawable(graph: CompiledGraph, xray: bool | int = False) -> DrawableGraph:
+def drawable(
+    graph: CompiledGraph, xray: bool | int = False, around: tuple[CompiledGraph, ...] = ()
+) -> DrawableGraph:
     """Nodes in the order they were added, with START first and END, if anything leads there, last.
 
-    `xray` draws nested graphs in the place of their nodes: True at every depth, a number down to that depth.
+    `xray` draws nested graphs in the place of their nodes: True at every depth, a number down to that depth. A node is
+    drawn so if it is a graph, or if its function refers to one: to exactly one, which is none of those `around`.
     A `ValueError` if it is negative, a `TypeError` if it is something else. A node tagged as hidden
     (`metadata={"tags": [TAG_HIDDEN]}`) is left out; what led to it leads to what follows it.
     """
@@ -31,9 +35,11 @@ def drawable(graph: CompiledGraph, xray: bool | int = False) -> DrawableGraph:
     if not xray:
         return drawing
     deeper = xray if isinstance(xray, bool) else xray - 1
-    for name, subgraph in _subgraphs(graph).items():
-        if name in drawing.nodes:
-            drawing = _expanded(drawing, name, drawable(subgraph, deeper))
+    around = (*around, graph)
+    for name in graph.program.nodes:
+        inside = children_of(graph, name) if name in drawing.nodes else []
+        if len(inside) == 1 and inside[0] not in around:
+            drawing = _expanded(drawing, name, drawable(inside[0], deeper, around))
     return drawing
 
 
@@ -95,12 +101,6 @@ def _declared(graph: CompiledGraph, name: str) -> Iterator[DrawEdge]:
 
 def _conditional(source: str, target: str, label: Any) -> DrawEdge:
     return DrawEdge(source, target, None if label is None or str(label) == target else str(label), True)
-
-
-def _subgraphs(graph: CompiledGraph) -> dict[str, CompiledGraph]:
-    """The compiled graphs among the nodes."""
-    added = graph.builder.nodes if graph.builder is not None else {}
-    return {name: node.subgraph for name, node in added.items() if node.subgraph is not None}
 
 
 def _without_hidden(drawing: DrawableGraph) -> DrawableGraph:

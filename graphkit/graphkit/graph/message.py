@@ -5,24 +5,26 @@ and keeps everything else as given: a dict stays a dict, an object of another li
 Ids are what makes a list of messages editable: the same id again replaces, a `RemoveMessage` deletes.
 
 A conversation grows by a message at a time and may be long. So the common case, new messages without an id
-of their own, costs a shallow copy of the list and looks at nothing else: a fresh uuid collides with no
-message. An index of the ids is built only when a change names an id. Whether the old messages have ids is
-read off the first and the last of them, because every list that this reducer returned has them throughout.
+of their own, costs a shallow copy of the list and looks at nothing else: a fresh id collides with no
+message. The ids are read only when a change names one, and their places only if it is there already. Whether
+the old messages have ids is read off the first and the last of them, because every list that this reducer
+returned has them throughout.
 """
 
 from __future__ import annotations
 
+import os
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Annotated, Any, ClassVar, Final, TypedDict, TypeGuard
-from uuid import uuid4
 
 from graphkit.channels import KNOWN, Extension
 from graphkit.errors import InvalidUpdateError
 from graphkit_checkpoint.serde import register_type
 
-__all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "RemoveMessage", "add_messages"]
+__all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "RemoveMessage", "add_messages", "push_message"]
 
 REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 """`RemoveMessage(REMOVE_ALL_MESSAGES)`: delete every message before this one."""
@@ -43,7 +45,7 @@ def add_messages(left: Any, right: Any) -> list[Any]:
 
     Each side is a message or a list of them: a dict, a string (the user's), a pair `("user", "text")`, or
     any object with an attribute `id`. Returns a new list and changes neither argument; a message without
-    an id is copied and given a uuid. A `RemoveMessage` deletes; when a message of the same id follows it,
+    an id is copied and given one. A `RemoveMessage` deletes; when a message of the same id follows it,
     that one takes the old place. Raises `InvalidUpdateError` (a `ValueError`) for a `RemoveMessage` that
     names no message, and for what is not a message.
     """
@@ -51,7 +53,7 @@ def add_messages(left: Any, right: Any) -> list[Any]:
     clearing = [place for place, change in enumerate(changes) if _clears(change)]
     if clearing:
         return _merged([], changes[clearing[-1] + 1 :])[0]
-    if messages and not (_has_id(messages[0]) and _has_id(messages[-1])):
+    if messages and (_id(messages[0]) is None or _id(messages[-1]) is None):
         messages = [_identified(message) for message in messages]
     return _merged(messages, changes)[0]
 
@@ -61,7 +63,7 @@ def _appended(left: Any, right: Any) -> tuple[Any, Extension] | None:
     changes = _listed(right)
     if type(left) is not list or any(map(_removes, changes)):
         return None
-    if left and not (_has_id(left[0]) and _has_id(left[-1])):
+    if left and (_id(left[0]) is None or _id(left[-1]) is None):
         return None
     merged, appends = _merged([*left], changes)
     return (merged, len(changes)) if appends else None
@@ -76,27 +78,39 @@ class MessagesState(TypedDict):
     messages: Annotated[list[Any], add_messages]
 
 
+def new_id() -> str:
+    """An id that no message has: 32 random hex digits."""
+    return os.urandom(16).hex()
+
+
 def _merged(messages: list[Any], changes: list[Any]) -> tuple[list[Any], bool]:
     """Apply `changes` in order to `messages`, a list that belongs to the caller of this function alone; returns
     the result, and whether nothing but appending was done."""
+    known: set[Any] | None = None
     places: dict[Any, int] | None = None
     removed: set[Any] = set()
     appends = True
     for change in changes:
-        message = change if _removes(change) else _identified(change)
+        removes = _removes(change)
+        message = change if removes else _identified(change)
         if message is not change:  # its id is new, so there is nothing to replace
             messages.append(message)
             continue
-        if places is None:
-            places = {_id(message): place for place, message in enumerate(messages)}
-        if _removes(change):
-            removed.add(_known(change.id, places))
-        elif _id(change) in places:
-            messages[places[_id(change)]] = change
-            removed.discard(_id(change))
+        if known is None:
+            known = _ids(messages)
+        change_id = _id(change)
+        if removes:
+            removed.add(_checked(change_id, known))
+        elif change_id in known:
+            if places is None:
+                places = {_id(message): place for place, message in enumerate(messages)}
+            messages[places[change_id]] = change
+            removed.discard(change_id)
             appends = False
         else:
-            places[_id(change)] = len(messages)
+            known.add(change_id)
+            if places is not None:
+                places[change_id] = len(messages)
             messages.append(change)
     if removed:
         return [message for message in messages if _id(message) not in removed], False
@@ -105,10 +119,6 @@ def _merged(messages: list[Any], changes: list[Any]) -> tuple[list[Any], bool]:
 
 def _listed(value: Any) -> list[Any]:
     return [*value] if isinstance(value, list) else [value]
-
-
-def _is_dict(message: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(message, dict)
 
 
 def _is_pair(message: Any) -> TypeGuard[tuple[str, Any]]:
@@ -121,15 +131,15 @@ def _is_pair(message: Any) -> TypeGuard[tuple[str, Any]]:
 
 
 def _removes(change: Any) -> bool:
-    return getattr(change, "type", None) == RemoveMessage.type
+    return not isinstance(change, dict) and getattr(change, "type", None) == RemoveMessage.type
 
 
 def _clears(change: Any) -> bool:
     return _removes(change) and change.id == REMOVE_ALL_MESSAGES
 
 
-def _known(message_id: Any, places: dict[Any, int]) -> Any:
-    if message_id not in places:
+def _checked(message_id: Any, known: set[Any]) -> Any:
+    if message_id not in known:
         raise InvalidUpdateError(
             f"RemoveMessage({message_id!r}): no message has this id. Remove messages by the ids in the state."
         )
@@ -137,38 +147,63 @@ def _known(message_id: Any, places: dict[Any, int]) -> Any:
 
 
 def _id(message: Any) -> Any:
-    return message.get("id") if _is_dict(message) else getattr(message, "id", None)
+    return message.get("id") if isinstance(message, dict) else getattr(message, "id", None)
 
 
-def _has_id(message: Any) -> bool:
-    return _id(message) is not None
+def _ids(messages: list[Any]) -> set[Any]:
+    """The ids of these messages. Those of dicts are read without a call of Python for each: there may be many."""
+    try:
+        return {*map(dict.get, messages, repeat("id"))}
+    except TypeError:  # they are no dicts
+        return {_id(message) for message in messages}
 
 
 def _identified(message: Any) -> Any:
     """The message itself if it has an id, else a copy of it that has one."""
-    if _is_dict(message):
-        return message if _has_id(message) else _dict_with_id(message)
+    if isinstance(message, dict):
+        return message if message.get("id") is not None else _dict_with_id(message)
     if isinstance(message, str):
-        return {"role": "user", "content": message, "id": str(uuid4())}
+        return {"role": "user", "content": message, "id": new_id()}
     if _is_pair(message):
-        return {"role": message[0], "content": message[1], "id": str(uuid4())}
+        return {"role": message[0], "content": message[1], "id": new_id()}
     if not hasattr(message, "id"):
         raise InvalidUpdateError(
             f"add_messages was given {type(message).__name__}, which is no message: it takes dicts, strings, "
             '("role", "text") pairs and objects with an attribute `id`, alone or in a list.'
         )
-    return message if _has_id(message) else _copied_with_id(message)
+    return message if message.id is not None else _copied_with_id(message)
 
 
 def _dict_with_id(message: dict[str, Any]) -> dict[str, Any]:
     twin = {**message} if type(message) is dict else copy(message)
-    twin["id"] = str(uuid4())
+    twin["id"] = new_id()
     return twin
 
 
 def _copied_with_id(message: Any) -> Any:
     if hasattr(message, "model_copy"):
-        return message.model_copy(update={"id": str(uuid4())})
+        return message.model_copy(update={"id": new_id()})
     twin = copy(message)
-    object.__setattr__(twin, "id", str(uuid4()))  # not setattr: a frozen dataclass would refuse it
+    object.__setattr__(twin, "id", new_id())  # not setattr: a frozen dataclass would refuse it
     return twin
+
+
+def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
+    """Show a message in stream mode "messages" while the node runs, and write it to `state_key` (None: to no key).
+    Returns the message.
+
+    It is written whatever the task comes to, before what the node returns. Raises `ValueError` for a message without
+    an id, by which it is known again if the node runs again, `InvalidUpdateError` for a key that is no channel, and
+    `RuntimeError` outside of a run.
+    """
+    from graphkit.frame import running
+
+    frame = running("push_message()")
+    if _id(message) is None:
+        raise ValueError(
+            f"push_message() needs a message with an id, by which it replaces itself, not {message!r:.200}"
+        )
+    frame.emit_message(message)
+    if state_key is not None:
+        frame.amend(state_key, message)
+    return message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from graphkit.annotations import hints_of_function
@@ -90,9 +90,10 @@ def callable_forms(function: Any) -> tuple[Callable[..., Any] | None, Callable[.
     return (None, function) if is_async else (function, None)
 
 
-def input_annotation(action: Any) -> Any:
-    """The annotation of the first parameter, or None."""
-    hints = hints_of_function(action)
+def input_annotation(action: Any, hints: Mapping[str, Any]) -> Any:
+    """The annotation of the first parameter, or None. `hints` are those of the function."""
+    if not hints:
+        return None
     try:
         first = next(iter(inspect.signature(action).parameters), None)
     except (TypeError, ValueError):
@@ -100,9 +101,9 @@ def input_annotation(action: Any) -> Any:
     return hints.get(first) if first is not None else None
 
 
-def declared_targets(action: Any) -> tuple[str, ...]:
+def declared_targets(hints: Mapping[str, Any]) -> tuple[str, ...]:
     """The nodes named in a return annotation `Command[Literal[...]]` or `Literal[...]`."""
-    return tuple(_literals(hints_of_function(action).get("return")))
+    return tuple(_literals(hints.get("return")))
 
 
 def _literals(annotation: Any) -> Iterator[str]:
@@ -120,9 +121,10 @@ def may_go_anywhere(action: Any) -> bool:
     Decided by the names its code mentions, so it can be wrong for code that hides them; it only decides
     between an error and silence about joins that seem never to be complete.
     """
-    annotation = hints_of_function(action).get("return")
+    hints = hints_of_function(action)
+    annotation = hints.get("return")
     if annotation is Command or get_origin(annotation) is Command:
-        return not declared_targets(action)
+        return not declared_targets(hints)
     function = inspect.unwrap(getattr(action, "func", action))
     code = getattr(function, "__code__", None)
     return code is None or bool({"Command", "Send"} & set(_names(code)))

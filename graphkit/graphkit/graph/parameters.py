@@ -110,8 +110,8 @@ def _parameters(function: Any) -> list[Parameter]:
 
 
 def _injected(function: Any, parameters: Sequence[Parameter]) -> dict[str, str]:
-    annotations = hints_of_function(function)
     free = [p for p in parameters if p.kind in BY_KEYWORD]
+    annotations = hints_of_function(function) if free else {}
     things = {p.name: p.name if _is_usual(p) else _thing(annotations.get(p.name)) for p in free}
     return {parameter: thing for parameter, thing in things.items() if thing is not None}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
+from graphkit.annotations import hints_of_function
 from graphkit.channels import BaseChannel, LastValue
 from graphkit.compiled import CompiledGraph
 from graphkit.constants import END, START
@@ -168,26 +170,28 @@ class StateGraph(Generic[StateT]):
         if name in self.nodes:
             raise InvalidGraphError(f"the graph has a node {name!r} already; choose another name")
         action = node_of(action)
-        schema = input_schema or self._schema_in(input_annotation(action)) or self.state_schema
+        hints = hints_of_function(action)
+        schema = input_schema or self._schema_in(input_annotation(action, hints)) or self.state_schema
         self._declare(schema)
         subgraph = action if isinstance(action, CompiledGraph) else None
+        options = {
+            "defer": defer,
+            "metadata": dict(metadata or {}),
+            "retry": policies(retry_policy),
+            "cache": cache_policy,
+            "handler": _handler(error_handler),
+            "timeout": TimeoutPolicy.coerce(timeout),
+            "sees_state": getattr(action, "sees_state", False),
+        }
         self.nodes[name] = _Node(
             action=action,
             callee=callee_of(action, name_of(action))
             if subgraph is None
             else subgraph_callee(subgraph, self.channels),
             input_schema=schema,
-            destinations=_labelled(declared_targets(action) if destinations is None else destinations),
+            destinations=_labelled(declared_targets(hints) if destinations is None else destinations),
             subgraph=subgraph,
-            options={
-                "defer": defer,
-                "metadata": dict(metadata or {}),
-                "retry": policies(retry_policy),
-                "cache": cache_policy,
-                "handler": _handler(error_handler),
-                "timeout": TimeoutPolicy.coerce(timeout),
-                "sees_state": getattr(action, "sees_state", False),
-            },
+            options={key: value for key, value in options.items() if value},
         )
         return self
 
@@ -211,7 +215,10 @@ class StateGraph(Generic[StateT]):
 
     def _schema_in(self, annotation: Any) -> Any:
         """An annotation that is a schema of its own."""
-        return annotation if annotation is not None and hints_of(annotation) else None
+        if annotation is None:
+            return None
+        known = annotation is self.state_schema and ROOT not in self.channels
+        return annotation if known or hints_of(annotation) else None
 
     # Edges
 
@@ -232,14 +239,15 @@ class StateGraph(Generic[StateT]):
         return annotation does, else any node is possible. `path` sees the writes of `source`. It only chooses: in an
         async run it is called on the event loop, and one that has to wait for something is an `async def`.
         """
+        hints = hints_of_function(path)
         targets: dict[Hashable, str] | None = None
         if isinstance(path_map, Mapping):
             targets = dict(path_map)
         elif path_map is not None:
             targets = {name: name for name in path_map}
-        elif literal := declared_targets(path):
+        elif literal := declared_targets(hints):
             targets = {name: name for name in literal}
-        schema = self._schema_in(input_annotation(path))
+        schema = self._schema_in(input_annotation(path, hints))
         if schema is not None:
             self._declare(schema)
         callee = dataclasses.replace(callee_of(path, name_of(path)), brief=True)
@@ -334,6 +342,8 @@ class StateGraph(Generic[StateT]):
         )
 
     def _description(self) -> GraphDescription:
+        nodes = self.nodes.items()
+        subgraphs = [(name, node.subgraph) for name, node in nodes if node.subgraph is not None]
         return GraphDescription(
             nodes=tuple(self.nodes),
             edges=tuple(self.edges),
@@ -346,57 +356,32 @@ class StateGraph(Generic[StateT]):
                 )
                 for branch in self.branches
             ),
-            destinations={name: tuple(node.destinations) for name, node in self.nodes.items()},
+            destinations={name: tuple(node.destinations) for name, node in nodes if node.destinations},
             dynamic=frozenset(
-                name
-                for name, node in self.nodes.items()
-                if not node.destinations and (self.joins and may_go_anywhere(node.action))
-            ),
+                name for name, node in nodes if not node.destinations and may_go_anywhere(node.action)
+            )
+            if self.joins
+            else frozenset(),
             misfits=tuple(
-                name
-                for name, node in self.nodes.items()
-                if node.subgraph is not None and node.subgraph.program.is_root and ROOT not in self.channels
+                name for name, graph in subgraphs if graph.program.is_root and ROOT not in self.channels
             ),
         )
 
     def _program(self, name: str, unchecked: bool) -> Program:
-        ways = _Ways(self)
         readable = frozenset(key for key, channel in self.channels.items() if channel.readable)
-        shapes: dict[int, Shape] = {}
-
-        def shape(schema: Any) -> Shape:
-            if id(schema) not in shapes:
-                shapes[id(schema)] = shape_of(schema, readable)
-            return shapes[id(schema)]
-
-        def branches(source: str, schema: Any) -> tuple[Branch, ...]:
-            return tuple(
-                Branch(branch.callee, shape(branch.input_schema or schema), branch.path_map)
-                for branch in ways.branches.get(source, ())
-            )
-
+        schemas = {id(each): each for each in (*self._schemas, self.state_schema, self.output_schema)}
+        shapes = {key: shape_of(schema, readable) for key, schema in schemas.items()}
         nodes = {
             key: NodeSpec(
                 name=key,
                 callee=node.callee,
-                shape=shape(node.input_schema),
-                successors=ways.successors.get(key, ()),
-                joins=ways.joins.get(key, ()),
-                branches=branches(key, node.input_schema),
-                subgraph=node.subgraph.program if node.subgraph is not None else None,
-                keeps=node.subgraph.keeps if node.subgraph is not None else None,
+                shape=shapes[id(node.input_schema)],
                 **self._options(name, key, node),
             )
             for key, node in self.nodes.items()
         }
-        entry = NodeSpec(
-            name=START,
-            callee=Callee(START, _identity, None, brief=True),
-            shape=Shape(None),
-            successors=ways.successors.get(START, ()),
-            joins=ways.joins.get(START, ()),
-            branches=branches(START, self.state_schema),
-        )
+        entry = NodeSpec(name=START, callee=Callee(START, _identity, None, brief=True), shape=Shape(None))
+        self._lead({**nodes, START: entry}, shapes)
         return Program(
             name=name,
             channels=dict(self.channels),
@@ -404,36 +389,43 @@ class StateGraph(Generic[StateT]):
             entry=entry,
             joins=[Join(frozenset(sources), target) for sources, target in self.joins],
             input_keys=frozenset(fields_of(self.input_schema).channels),
-            output=shape(self.output_schema),
+            output=shapes[id(self.output_schema)],
             words=Vocabulary(frozenset(self.channels), frozenset(nodes)),
             deferred=frozenset(key for key, node in nodes.items() if node.defer),
             unchecked_matching=unchecked,
         )
 
-    def _options(self, graph: str, name: str, node: _Node) -> dict[str, Any]:
-        options = {**node.options, **{k: v for k, v in self._defaults.items() if not node.options[k]}}
-        if options["cache"] is not None:
-            options["cache"] = Caching((graph, name, identifier(node.action)), options["cache"])
-        return options
-
-
-class _Ways:
-    """The ways out of each node."""
-
-    def __init__(self, graph: StateGraph[Any]) -> None:
-        successors: dict[str, list[str]] = {}
-        joins: dict[str, list[int]] = {}
-        self.branches: dict[str, list[_Branch]] = {}
-        for source, target in graph.edges:
+    def _lead(self, specs: Mapping[str, NodeSpec], shapes: Mapping[int, Shape]) -> None:
+        """Give each node its ways out."""
+        successors: defaultdict[str, list[str]] = defaultdict(list)
+        for source, target in self.edges:
             if target != END:
-                successors.setdefault(source, []).append(target)
-        for index, (sources, _) in enumerate(graph.joins):
+                successors[source].append(target)
+        for source, targets in successors.items():
+            specs[source].successors = tuple(targets)
+        joins: defaultdict[str, list[int]] = defaultdict(list)
+        for index, (sources, _) in enumerate(self.joins):
             for source in sources:
-                joins.setdefault(source, []).append(index)
-        for branch in graph.branches:
-            self.branches.setdefault(branch.source, []).append(branch)
-        self.successors = {source: tuple(targets) for source, targets in successors.items()}
-        self.joins = {source: tuple(indexes) for source, indexes in joins.items()}
+                joins[source].append(index)
+        for source, indexes in joins.items():
+            specs[source].joins = tuple(indexes)
+        for branch in self.branches:
+            source = branch.source
+            schema = branch.input_schema or (
+                self.state_schema if source == START else self.nodes[source].input_schema
+            )
+            specs[source].branches += (Branch(branch.callee, shapes[id(schema)], branch.path_map),)
+
+    def _options(self, graph: str, name: str, node: _Node) -> dict[str, Any]:
+        """What a node's `NodeSpec` has beside its ways out, where that is not the default."""
+        if not (self._defaults or "cache" in node.options or node.subgraph is not None):
+            return node.options
+        options = {**self._defaults, **node.options}
+        if "cache" in options:
+            options["cache"] = Caching((graph, name, identifier(node.action)), options["cache"])
+        if node.subgraph is not None:
+            options.update(subgraph=node.subgraph.program, keeps=node.subgraph.keeps)
+        return options
 
 
 def _identity(value: Any) -> Any:

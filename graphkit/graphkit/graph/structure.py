@@ -12,6 +12,7 @@ hundred thousand nodes.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -75,7 +76,7 @@ def check_structure(description: GraphDescription) -> None:
 def _reached(description: GraphDescription) -> set[str]:
     """Every name that can be reached from START, START included."""
     ways: defaultdict[str, list[str]] = defaultdict(list)
-    for source, target in _plain_ways(description):
+    for source, target in itertools.chain(description.edges, _declared_ways(description)):
         ways[source].append(target)
     joins: defaultdict[str, list[int]] = defaultdict(list)  # source -> the joins that wait for it
     missing: list[int] = []
@@ -94,16 +95,17 @@ def _reached(description: GraphDescription) -> set[str]:
         if name in anywhere:
             return {START, END, *description.nodes}
         reached.add(name)
-        frontier += ways.get(name, ())
-        for number in joins.get(name, ()):
-            missing[number] -= 1
-            if not missing[number]:
-                frontier.append(description.joins[number][1])
+        if name in ways:
+            frontier += ways[name]
+        if name in joins:
+            for number in joins[name]:
+                missing[number] -= 1
+                if not missing[number]:
+                    frontier.append(description.joins[number][1])
     return reached
 
 
-def _plain_ways(description: GraphDescription) -> Iterator[tuple[str, str]]:
-    yield from description.edges
+def _declared_ways(description: GraphDescription) -> Iterator[tuple[str, str]]:
     for branch in description.branches:
         for target in branch.targets or ():
             yield branch.source, target
@@ -143,12 +145,12 @@ def _endpoint_faults(description: GraphDescription) -> Iterator[str]:
 
 
 def _entry_faults(description: GraphDescription) -> Iterator[str]:
-    ways_out = (
-        *(source for source, _ in description.edges),
-        *(branch.source for branch in description.branches),
-        *(START for sources, _ in description.joins if set(sources) == {START}),
+    enters = (
+        any(source == START for source, _ in description.edges)
+        or any(branch.source == START for branch in description.branches)
+        or any(set(sources) == {START} for sources, _ in description.joins)
     )
-    if START not in ways_out:
+    if not enters:
         yield "it has no entry: nothing leads out of START; say add_edge(START, ...) or set_entry_point(...)"
 
 

@@ -18,15 +18,29 @@ HERE: Final = "graphkit"
 MOVED: Final = {
     "strands.interrupt": "graphkit",
     "strands.types.interrupt": "graphkit.types.interrupt",
+    "strands.experimental.hooks": "graphkit.hooks",
+    "strands.experimental.hooks.multiagent": "graphkit.hooks",
 }
 """Modules whose names are somewhere else here."""
 
 RENAMED: Final = {
-    "CompiledStateGraph": ("graphkit.compiled", "CompiledGraph"),
-    "CompiledGraph": ("graphkit.compiled", "CompiledGraph"),
-    "Pregel": ("graphkit.compiled", "CompiledGraph"),
+    "langgraph": {
+        "CompiledStateGraph": ("graphkit.compiled", "CompiledGraph"),
+        "CompiledGraph": ("graphkit.compiled", "CompiledGraph"),
+        "Pregel": ("graphkit.compiled", "CompiledGraph"),
+        "MemorySaver": ("graphkit.checkpoint.memory", "InMemorySaver"),
+        "Send": ("graphkit.types", "Send"),
+    },
+    "strands": {
+        "BeforeModelInvocationEvent": ("graphkit.hooks", "BeforeModelCallEvent"),
+        "AfterModelInvocationEvent": ("graphkit.hooks", "AfterModelCallEvent"),
+        "BeforeToolInvocationEvent": ("graphkit.hooks", "BeforeToolCallEvent"),
+        "AfterToolInvocationEvent": ("graphkit.hooks", "AfterToolCallEvent"),
+        "GraphState": ("graphkit.multiagent", "MultiAgentState"),
+        "SwarmState": ("graphkit.multiagent", "MultiAgentState"),
+    },
 }
-"""LangGraph's names of what has another name here."""
+"""Names of the anchors that have another name here, wherever they stand there."""
 
 STAYING: Final = {
     "strands.models": "Strands' model providers work here as they are: keep this import and Strands installed, or name "
@@ -62,7 +76,8 @@ def new_home(module: str, name: str) -> Home | None:
     for found in (new_module(module), *_nearest(module)):
         if found is not None and (name in names_of(found) or _path(f"{found}.{name}") is not None):
             return Home(found, name)
-    return Home(*RENAMED[name]) if module.startswith("langgraph") and name in RENAMED else None
+    renamed = RENAMED.get(module.partition(".")[0], {}).get(name)
+    return None if renamed is None else Home(*renamed)
 
 
 def reason(module: str) -> str:

@@ -9,16 +9,8 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from graphkit.migrate.homes import is_anchors, new_home, new_module, reason
-
-
-@dataclass(frozen=True, slots=True)
-class Unmapped:
-    """A name that has no home here."""
-
-    line: int
-    name: str
-    reason: str
+from graphkit.migrate.homes import ANCHORS, HERE, is_anchors, new_home, new_module, reason
+from graphkit.migrate.uses import Unmapped, Uses, imports_modules, uses_in
 
 
 @dataclass(slots=True)
@@ -31,25 +23,35 @@ class Migrated:
 
 
 def migrate(source: bytes) -> Migrated:
-    """Rewrite the imports of a source. Raises `SyntaxError` if it is no Python."""
+    """Rewrite the imports of a source. Raises `SyntaxError` if it names an anchor and is no Python."""
+    if not any(anchor.encode() in source for anchor in ANCHORS):
+        return Migrated(source)
     try:
         module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         raise SyntaxError(f"{error.message} (line {error.raw_line})") from error
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    rewriting = _Rewriting()
+    uses = uses_in(wrapper) if imports_modules(source) else Uses()
+    rewriting = _Rewriting(uses)
     found = wrapper.visit(rewriting)
-    return Migrated(found.bytes, rewriting.changed, rewriting.unmapped)
+    unmapped = sorted([*uses.unmapped, *rewriting.unmapped], key=lambda miss: miss.line)
+    return Migrated(found.bytes, rewriting.changed, unmapped)
 
 
 class _Rewriting(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self) -> None:
+    def __init__(self, uses: Uses) -> None:
         super().__init__()
         self.changed = 0
         self.unmapped: list[Unmapped] = []
-        self._plain: set[str] = set()  # anchors that `import a.b` has bound, whose names are used in full
+        self._uses = uses
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
 
     # from a import b
 
@@ -79,9 +81,11 @@ class _Rewriting(cst.CSTTransformer):
             return self._starred(original_node, updated_node, module)
         groups: dict[str, list[cst.ImportAlias]] = {}
         for alias in updated_node.names:
+            name = f"{module}.{_dotted(alias.name)}"
             home = new_home(module, _dotted(alias.name))
-            if home is None:
-                self._miss(original_node, f"{module}.{_dotted(alias.name)}", module)
+            if home is None or name in self._uses.kept:
+                if home is None:
+                    self._miss(original_node, name, module)
                 groups.setdefault(module, []).append(alias)
             else:
                 groups.setdefault(home.module, []).append(_renamed(alias, home.name))
@@ -104,34 +108,37 @@ class _Rewriting(cst.CSTTransformer):
     # import a.b
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
-        names = [self._imported(original_node, alias) for alias in updated_node.names]
-        return updated_node.with_changes(names=names)
+        names = [each for alias in updated_node.names for each in self._imported(original_node, alias)]
+        last = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return updated_node.with_changes(names=[*names[:-1], last])
 
-    def _imported(self, original: cst.Import, alias: cst.ImportAlias) -> cst.ImportAlias:
+    def _imported(self, original: cst.Import, alias: cst.ImportAlias) -> list[cst.ImportAlias]:
+        """What is imported in the place of a module; both, if some of what is used of it is not here."""
         module = _dotted(alias.name)
         if not is_anchors(module):
-            return alias
+            return [alias]
         found = new_module(module)
         if found is None:
             self._miss(original, module, module)
-            return alias
+            return [alias]
+        if alias.asname is not None and module in self._uses.kept:
+            return [alias]
         self.changed += 1
-        if alias.asname is None:
-            self._plain.add(module.partition(".")[0])
-        return alias.with_changes(name=_node(found))
+        new = alias.with_changes(name=_node(found))
+        if alias.asname is None and module.partition(".")[0] in self._uses.kept:
+            return [new.with_changes(comma=_COMMA), alias]
+        return [new]
 
-    def leave_Attribute(
-        self, original_node: cst.Attribute, updated_node: cst.Attribute
-    ) -> cst.BaseExpression:
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         """`langgraph.graph.StateGraph`, after `import langgraph.graph`."""
-        value = updated_node.value
-        if isinstance(value, cst.Name) and value.value in self._plain:
-            return updated_node.with_changes(value=value.with_changes(value="graphkit"))
-        return updated_node
+        return updated_node.with_changes(value=HERE) if original_node in self._uses.moving else updated_node
 
     def _miss(self, node: cst.CSTNode, name: str, module: str) -> None:
         position: Any = self.get_metadata(PositionProvider, node)
         self.unmapped.append(Unmapped(position.start.line, name, reason(module)))
+
+
+_COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
 def _part(statement: cst.ImportFrom, module: str, names: Sequence[cst.ImportAlias]) -> cst.ImportFrom:

@@ -30,6 +30,7 @@ from graphkit.parts import (
 from graphkit_checkpoint.serde import register_type
 
 if TYPE_CHECKING:
+    from graphkit.door import Checkpointer
     from graphkit.questions import interrupt
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "CheckpointPayload",
     "CheckpointStreamPart",
     "CheckpointTask",
+    "Checkpointer",
     "Command",
     "CustomStreamPart",
     "DebugPayload",
@@ -384,6 +386,12 @@ class _Types(ModuleType):
     @interrupt.setter
     def interrupt(self, door: ModuleType) -> None:
         pass
+
+    @property
+    def Checkpointer(self) -> Any:
+        from graphkit.door import Checkpointer
+
+        return Checkpointer
 
 
 sys.modules[__name__].__class__ = _Types

@@ -3,8 +3,11 @@
 from graphkit_prebuilt.content import (
     ToolChoice,
     ToolChoiceAny,
+    ToolChoiceAnyDict,
     ToolChoiceAuto,
+    ToolChoiceAutoDict,
     ToolChoiceTool,
+    ToolChoiceToolDict,
     ToolResult,
     ToolResultBlock,
     ToolResultContent,
@@ -13,15 +16,19 @@ from graphkit_prebuilt.content import (
     ToolUse,
 )
 from graphkit_prebuilt.tools.context import ToolContext
-from graphkit_prebuilt.tools.tool import AgentTool
+from graphkit_prebuilt.tools.tool import AgentTool, ToolGenerator
 
 __all__ = [
     "AgentTool",
     "ToolChoice",
     "ToolChoiceAny",
+    "ToolChoiceAnyDict",
     "ToolChoiceAuto",
+    "ToolChoiceAutoDict",
     "ToolChoiceTool",
+    "ToolChoiceToolDict",
     "ToolContext",
+    "ToolGenerator",
     "ToolResult",
     "ToolResultBlock",
     "ToolResultContent",

@@ -29,8 +29,8 @@ class Hearing(Protocol):
     """What firing needs of a request.
 
     The callbacks are those in `agent.hooks`. `sink` is shown every event before them, if somebody reads it; it may
-    return steps, which are taken. Callbacks run while `lock` is held, so that those of several tasks do not run at the
-    same time.
+    return steps, which are taken. If it does something with a few events alone, its `wants` says which. Callbacks run
+    while `lock` is held, so that those of several tasks do not run at the same time.
     """
 
     @property
@@ -43,13 +43,14 @@ class Hearing(Protocol):
 
 def heard(invocation: Hearing, *types: type[BaseHookEvent]) -> bool:
     """Whether anybody hears events of one of these classes now: without, no event need be made."""
-    if invocation.sink is not None:
-        return True
-    hooks = invocation.agent.hooks
-    found = hooks.found
+    sink = invocation.sink
+    if sink is not None:
+        wants = getattr(sink, "wants", None)
+        if wants is None or not wants.isdisjoint(types):
+            return True
+    found = invocation.agent.hooks.found
     for kind in types:
-        entries = found.get(kind)
-        for entry in hooks.of(kind) if entries is None else entries:
+        for entry in found[kind]:
             if entry.when is None or entry.when(invocation):
                 return True
     return False

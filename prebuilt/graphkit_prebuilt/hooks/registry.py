@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import threading
@@ -42,6 +43,35 @@ class Entry(NamedTuple):
     plugin: str | None = None
 
 
+Row = tuple[EventTypes, Entry]
+
+
+class Found(dict[type[BaseHookEvent], Sequence[Entry]]):
+    """The callbacks of each event class among these rows, in the order in which they run."""
+
+    def __init__(self, rows: Sequence[Row], types: frozenset[type[BaseHookEvent]]) -> None:
+        super().__init__(_unheard(types))
+        self._rows = rows
+
+    def __missing__(self, event_type: type[BaseHookEvent]) -> Sequence[Entry]:
+        heard = [entry for types, entry in self._rows if issubclass(event_type, types)]
+        if issubclass(event_type, AgentInitializedEvent):  # async ones that are there for all events
+            heard = [entry for entry in heard if not _is_async(entry.callback)]
+        if event_type.should_reverse_callbacks:
+            heard.reverse()
+        entries = self[event_type] = tuple(sorted(heard, key=lambda entry: entry.order))
+        return entries
+
+
+@functools.lru_cache(maxsize=64)
+def _unheard(types: frozenset[type[BaseHookEvent]]) -> dict[type[BaseHookEvent], Sequence[Entry]]:
+    """The events that nobody hears who hears these: most of those of most agents."""
+    kinds: list[type[BaseHookEvent]] = [BaseHookEvent]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind: () for kind in kinds if types.isdisjoint(kind.__mro__)}
+
+
 class HookRegistry:
     """The callbacks of one agent or orchestrator. May be added to from any thread, also during a request.
 
@@ -50,9 +80,9 @@ class HookRegistry:
     """
 
     def __init__(self) -> None:
-        self._rows: tuple[tuple[EventTypes, Entry], ...] = ()
+        self._rows: tuple[Row, ...] = ()
         self._types: frozenset[type[BaseHookEvent]] = frozenset()
-        self.found: dict[type[BaseHookEvent], tuple[Entry, ...]] = {}
+        self.found = Found((), frozenset())
         self._adding = threading.Lock()
         self._owner: str | None = None
 
@@ -98,7 +128,7 @@ class HookRegistry:
         with self._adding:
             self._types = self._types.union(types)
             self._rows = (*self._rows, (types, Entry(callback, order, when, self._owner)))
-            self.found = {}
+            self.found = Found(self._rows, self._types)
 
     @property
     def owner(self) -> str | None:
@@ -124,18 +154,7 @@ class HookRegistry:
 
     def of(self, event_type: type[BaseHookEvent]) -> Sequence[Entry]:
         """The callbacks of an event class, in the order in which they run."""
-        found = self.found  # taken before the rows: what is added meanwhile begins another one
-        entries = found.get(event_type)
-        if entries is None and self._types.isdisjoint(event_type.__mro__):  # most events of a fresh agent
-            entries = found[event_type] = ()
-        elif entries is None:
-            heard = [entry for types, entry in self._rows if issubclass(event_type, types)]
-            if issubclass(event_type, AgentInitializedEvent):  # async ones that are there for all events
-                heard = [entry for entry in heard if not _is_async(entry.callback)]
-            if event_type.should_reverse_callbacks:
-                heard.reverse()
-            entries = found[event_type] = tuple(sorted(heard, key=lambda entry: entry.order))
-        return entries
+        return self.found[event_type]
 
     def has_callbacks(self) -> bool:
         """Whether anything is registered at all."""

@@ -10,9 +10,9 @@ from graphkit_prebuilt.content import Message
 from graphkit_prebuilt.conversation import copied, edit
 from graphkit_prebuilt.hooks.catalogue import AfterInvocationEvent, AgentResultEvent, MessageAddedEvent
 from graphkit_prebuilt.hooks.firing import fire, heard
-from graphkit_prebuilt.loop.directed import CLEARED
 from graphkit_prebuilt.loop.invocation import Invocation
 from graphkit_prebuilt.loop.steps import Steps
+from graphkit_prebuilt.plugin_state import end_turn
 
 Writes = dict[str, Any]
 
@@ -49,7 +49,6 @@ def finish(
 
 def ended(inv: Invocation, writes: Writes) -> Writes:
     """What the last node of a turn writes: what plugins keep for as long as it lasts is gone."""
-    if inv.agent.plugins and (inv.values.get("turn") or inv.unsettled("turn")):
-        writes["turn"] = CLEARED
-        inv.forget("turn")
+    if inv.agent.plugins:
+        end_turn(inv, writes)
     return writes

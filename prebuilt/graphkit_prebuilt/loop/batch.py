@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphkit.frame import Frame
-from graphkit.types import Command, Send
+from graphkit.types import Command
 from graphkit_prebuilt.content import Message, tool_result, tool_uses
 from graphkit_prebuilt.conversation import copied, edit, last
 from graphkit_prebuilt.hooks.catalogue import BeforeToolsEvent
@@ -15,7 +15,7 @@ from graphkit_prebuilt.log import answered
 from graphkit_prebuilt.loop.calls import wrapped_calls
 from graphkit_prebuilt.loop.invocation import Invocation
 from graphkit_prebuilt.loop.steps import Steps
-from graphkit_prebuilt.loop.tools import block_of
+from graphkit_prebuilt.loop.tools import block_of, to_tools
 from graphkit_prebuilt.middleware.registry import Layer
 from graphkit_prebuilt.middleware.stages import ExecuteToolsStage
 
@@ -41,7 +41,7 @@ def batch(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
             message = shown
         return (yield from _wrapped(inv, frame, layers, log, message))
     if not event.cancel:
-        return Command(update=inv.settled(writes), goto=[Send("tools", index) for index in range(len(calls))])
+        return Command(update=inv.settled(writes), goto=to_tools(len(calls)))
     text = event.cancel if isinstance(event.cancel, str) else DENIED
     results: Any = [{"toolResult": tool_result(call["toolUseId"], "error", text)} for call in calls]
     writes["messages"] = [{"role": "user", "content": results}]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from graphkit.types import Overwrite
 from graphkit_prebuilt.content import Message, ToolResult
 from graphkit_prebuilt.log import DELETED
 
@@ -15,9 +14,6 @@ COMPLETED: Final = "completed"
 """The results of calls that are not to run, by the id of the call."""
 AGAIN: Final = "again"
 """The model is to be called although it has answered: says by which halt this was wanted."""
-
-CLEARED: Final = Overwrite({})
-"""The write that ends the turn for those who have kept something for as long as it lasts."""
 
 
 def restored(view: Mapping[str, Any]) -> Message | None:

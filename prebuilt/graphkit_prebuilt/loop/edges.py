@@ -24,7 +24,7 @@ from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.before import denial
 from graphkit_prebuilt.loop.invocation import Invocation
 from graphkit_prebuilt.loop.steps import Steps
-from graphkit_prebuilt.plugin_state import PARTS
+from graphkit_prebuilt.plugin_state import settle
 from graphkit_prebuilt.prompts import read_prompt
 from graphkit_prebuilt.result import AgentResult, result_of
 
@@ -48,12 +48,7 @@ def closing(inv: Invocation, frame: Frame, seen: Seen) -> Steps[Any]:
     """The request comes to rest: with questions, or with an error."""
     why: Closing = seen.arg
     questions, inv.halts = questions_in(why.questions), halts_in(why.questions)
-    if (
-        inv.agent.plugins
-    ):  # what calls that have finished have set is stored with them; the next ones are to see it
-        for part in PARTS:
-            if changed := inv.unsettled(part):
-                frame.amend(part, changed)
+    settle(inv, frame)
     log = seen.view.get("messages") or []
     in_tools = "tools" in why.nodes or any(question.node == "tools" for question in why.questions)
     if in_tools and log and dangling(log[-1]) and heard(inv, AfterToolsEvent):

@@ -8,13 +8,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from graphkit.frame import Frame, current, running
+from graphkit.frame import Frame, current
 from graphkit_prebuilt.content import Message, ToolChoice, ToolSpec
 from graphkit_prebuilt.conversation import Messages, view
 from graphkit_prebuilt.limits import Limits
 from graphkit_prebuilt.log import DELETED
 from graphkit_prebuilt.metrics import RequestMetrics
-from graphkit_prebuilt.plugin_state import NO_PIECES, LivePieces, Part, Pieces, PluginStates, newer
+from graphkit_prebuilt.plugin_state import RunningStates
 from graphkit_prebuilt.state import AgentState
 
 if TYPE_CHECKING:
@@ -24,23 +24,37 @@ if TYPE_CHECKING:
 
 Writes = dict[str, Any]
 
-here: ContextVar[Invocation | None] = ContextVar("graphkit_invocation", default=None)
-"""The request whose node runs here."""
+here: ContextVar[Any] = ContextVar("graphkit_invocation", default=None)
+"""The request whose node runs here: an `Invocation`, or a `TeamInvocation` of an orchestrator."""
+
+
+_making = threading.Lock()
 
 
 class Cancel(threading.Event):
     """Set when a request is to end; `message` is what is said then instead of the usual. `also` is another signal that
-    means the same: the caller's own."""
+    means the same: the caller's own. `after_tools`, though not set, ends it after the next results of tools."""
 
     def __init__(self, also: Any = None) -> None:
-        super().__init__()
         self.also = also
         self.message: str | None = None
         self.given_up = False
+        self.after_tools = False
 
-    def cancel(self, message: str | None = None) -> None:
-        self.message = message
-        self.set()
+    def __getattr__(self, name: str) -> Any:
+        """It becomes an event when it is first used as one: few requests are ever to end."""
+        with _making:
+            if "is_event" not in self.__dict__:
+                self.is_event = True
+                super().__init__()
+        return object.__getattribute__(self, name)
+
+    def cancel(self, message: str | None = None, after_current_tools: bool = False) -> None:
+        self.message = self.message if message is None else message
+        if after_current_tools:
+            self.after_tools = True
+        else:
+            self.set()
 
     def set(self) -> None:
         self.given_up = True
@@ -60,7 +74,8 @@ class Invocation:
     it has added to them; `final` is the one that ended the turn, `denied` what the caller gets if a hook did not let
     the request go on. `extra` are tools by name that the agent has in this request beside its own. `exception` is what
     the last call of the model came to, if that. `asking` are the calls of tools whose questions are open, by the id of
-    the question; `halts` are those for which the request comes to rest. In `scratch` hook providers keep, each under
+    the question; `halts` are those for which the request comes to rest. `thread` is the
+    one that `thread_id` names, if the agent does not know it by that. In `scratch` hook providers keep, each under
     itself, what they must remember until the request ends.
     """
 
@@ -73,7 +88,8 @@ class Invocation:
     extra: Mapping[str, AgentTool] | None = None
     cancel: Cancel = field(default_factory=Cancel)
     sink: Callable[[BaseHookEvent], Any] | None = None
-    around: Invocation | None = field(default_factory=here.get)
+    thread: Any = None
+    around: Any = field(default_factory=here.get)
     lock: Any = field(default_factory=threading.RLock)
     guard: threading.Lock = field(default_factory=threading.Lock)
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
@@ -90,9 +106,7 @@ class Invocation:
     _state: AgentState | None = None
     _kept: Mapping[str, Any] | None = None
     _pairs: dict[str, Any] | None = None
-    _plugins: PluginStates | None = None
-    _pieces: dict[Part, LivePieces] = field(default_factory=dict)
-    _set: dict[Part, Pieces] = field(default_factory=dict)
+    states: RunningStates | None = None
 
     # The running task
 
@@ -149,7 +163,7 @@ class Invocation:
 
     def offered(self) -> tuple[list[ToolSpec], ToolChoice | None]:
         """The tools that the model may call, and which it must."""
-        specs = self.agent.tool_registry.specs
+        specs = self.agent.tool_registry.get_all_tool_specs()
         if self.extra:
             specs = [*specs, *(tool.tool_spec for tool in self.extra.values())]
         if self.output is None:
@@ -207,34 +221,11 @@ class Invocation:
         frame.amend("state", {key: value})
 
     @property
-    def plugin_states(self) -> PluginStates:
-        """What plugins keep. What is set is kept whatever becomes of the task that sets it."""
-        if self._plugins is None:
-            self._plugins = PluginStates(
-                self.agent.plugins, self._read_pieces, self._write_pieces, self.guard
-            )
-        return self._plugins
-
-    def unsettled(self, part: Part) -> Pieces:
-        """What plugins have set in this request that is newer than what the running task sees as stored."""
-        stored = self.values.get(part) or NO_PIECES
-        return newer(self._set.get(part, NO_PIECES), stored)
-
-    def forget(self, part: Part) -> None:
-        """What plugins have set is about to be taken away."""
-        self._set.pop(part, None)
-
-    def _read_pieces(self, part: Part) -> Pieces:
-        stored, live = self.values.get(part) or NO_PIECES, self._pieces.get(part)
-        if live is None or live.stored is not stored:
-            live = self._pieces[part] = LivePieces(stored, {**stored, **self.unsettled(part)})
-        return live.pieces
-
-    def _write_pieces(self, part: Part, pieces: Pieces) -> None:
-        frame = running("agent.set_plugin_state()")
-        self._read_pieces(part).update(pieces)
-        self._set.setdefault(part, {}).update(pieces)
-        frame.amend(part, pieces)
+    def plugin_states(self) -> RunningStates:
+        """What plugins keep."""
+        if self.states is None:
+            self.states = RunningStates(self)
+        return self.states
 
     @property
     def request_state(self) -> Any:
@@ -242,8 +233,8 @@ class Invocation:
         return self.invocation_state.get("request_state") or {}
 
 
-def invocation_of(agent: Any) -> Invocation | None:
-    """The request of this agent that runs here; of several, one inside the other, the innermost."""
+def invocation_of(agent: Any) -> Any:
+    """The request of this agent or orchestrator that runs here; of several, one inside the other, the innermost."""
     found = here.get()
     while found is not None and found.agent is not agent:
         found = found.around

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphkit.frame import Frame
-from graphkit.types import Command, Send
+from graphkit.types import Command
 from graphkit_prebuilt.content import ContentBlock, Message, assistant, block_of, tool_uses
 from graphkit_prebuilt.conversation import dangling
 from graphkit_prebuilt.hooks.catalogue import (
@@ -24,6 +24,8 @@ from graphkit_prebuilt.loop.adding import added, changed_in_place, finish
 from graphkit_prebuilt.loop.invocation import Invocation
 from graphkit_prebuilt.loop.model_call import CANCELLED, Answer, plain_call, wrapped_call
 from graphkit_prebuilt.loop.steps import Steps
+from graphkit_prebuilt.loop.tools import to_tools
+from graphkit_prebuilt.metrics import tokens_read
 from graphkit_prebuilt.middleware.contexts import InvokeModelContext
 from graphkit_prebuilt.middleware.stages import ExecuteToolsStage, InvokeModelStage
 from graphkit_prebuilt.structured import REFUSED
@@ -45,9 +47,9 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
             return (yield from finish(inv, writes, None, "tool_use"))
         if inv.request_state.get("stop_event_loop"):
             return (yield from finish(inv, writes, None, "tool_use"))
-    if inv.cancel.is_set():
-        said = None if came_from_tools else assistant(inv.cancel.message or CANCELLED)
-        return (yield from finish(inv, writes, said, "cancelled"))
+    if inv.cancel.is_set() or (came_from_tools and inv.cancel.after_tools):
+        said = inv.cancel.message or (None if came_from_tools else CANCELLED)
+        return (yield from finish(inv, writes, assistant(said) if said else None, "cancelled"))
     given = directed.restored(view)
     if given is not None:
         message, reason = given, "tool_use" if tool_uses(given) else "end_turn"
@@ -72,7 +74,7 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
     yield from added(inv, message, writes)
     if heard(inv, BeforeToolsEvent) or inv.agent.middleware.of(ExecuteToolsStage):
         return Command(update=inv.settled(writes), goto="batch")
-    return Command(update=inv.settled(writes), goto=[Send("tools", index) for index in range(len(calls))])
+    return Command(update=inv.settled(writes), goto=to_tools(len(calls)))
 
 
 def _are_results(inv: Invocation, last: Message) -> bool:
@@ -182,7 +184,7 @@ def _try(inv: Invocation, frame: Frame, tries: int) -> Steps[Answer]:
             _projected(seen),
         )
         return (yield from wrapped_call(inv, frame, layers, context, tries))
-    return (yield from plain_call(inv, agent.model, inv.seen, specs, agent.system_prompt, choice, inv))
+    return (yield from plain_call(inv, frame, agent.model, inv.seen, specs, agent.system_prompt, choice, inv))
 
 
 def _projected(messages: list[Message]) -> int:
@@ -191,13 +193,10 @@ def _projected(messages: list[Message]) -> int:
     for index in range(len(messages) - 1, -1, -1):
         usage = messages[index].get("metadata", {}).get("usage")
         if messages[index]["role"] == "assistant" and usage:
-            known = sum(usage.get(key, 0) for key in _READ) + usage["outputTokens"]
+            known = tokens_read(usage) + usage["outputTokens"]
             since = messages[index + 1 :]
             break
     return known + sum(len(str(message["content"])) for message in since) // 4
-
-
-_READ = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
 def _without_calls(message: Message) -> Message:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from graphkit.frame import Frame
 from graphkit_prebuilt.assembly import Assembly
@@ -26,6 +27,14 @@ CANCELLED: Final = "Cancelled by user"
 _NO_USAGE: Final[Usage] = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
 _NO_METRICS: Final[Metrics] = {"latencyMs": 0}
 
+_TEXT: Final = frozenset({"text", "citationsContent"})
+"""The blocks whose text is shown as it comes."""
+Feed = Callable[[Any], ContentBlock | None]
+"""Takes a chunk; returns the block that it completes, if it does."""
+
+SHOWN: Final = (ModelStreamUpdateEvent, ContentBlockEvent)
+"""The events of a call while it lasts."""
+
 Answer = tuple[Message, str]
 """A message of the assistant, and why the model stopped."""
 
@@ -44,13 +53,14 @@ def wrapped_call(
             told = _Told(context.invocation_state, inv.cancel)
             message, reason = yield from plain_call(
                 inv,
+                frame,
                 context.model,
                 given("messages"),
                 given("tool_specs"),
                 given("system_prompt"),
                 context.tool_choice,
                 told,
-                _hand_out,
+                _hand_out if onion.watched or heard(inv, *SHOWN) else None,
             )
             frame.keep(key, {"message": copied(message), "stop_reason": reason})
         measured = message.get("metadata", {})
@@ -78,6 +88,7 @@ def _hand_out(event: HookEvent) -> Steps[None]:
 
 def plain_call(
     inv: Invocation,
+    frame: Frame,
     model: Any,
     messages: list[Message],
     specs: Sequence[ToolSpec],
@@ -89,11 +100,12 @@ def plain_call(
     """Call the model. What it streams is shown to who hears it, or all of it by `show`."""
     begun = time.perf_counter()
     assembly = Assembly()
+    feed = _saying(frame, assembly) if "messages" in frame.attempt.scope.listen else assembly.feed
     chunks = call_model(model, messages, specs, system_prompt, choice, told)
-    if show is not None or heard(inv, ModelStreamUpdateEvent, ContentBlockEvent):
-        yield from _show(inv, Stream(chunks), assembly, show)
+    if show is not None or heard(inv, *SHOWN):
+        yield from _show(inv, Stream(chunks), feed, show)
     else:
-        cancelled, feed = inv.cancel.is_set, assembly.feed
+        cancelled = inv.cancel.is_set
 
         def take(chunk: Any) -> bool:
             if cancelled():
@@ -114,7 +126,7 @@ def plain_call(
 def _show(
     inv: Invocation,
     stream: Stream,
-    assembly: Assembly,
+    feed: Feed,
     show: Callable[[HookEvent], Steps[None]] | None,
 ) -> Steps[None]:
     """Read the stream to its end, or until the request is cancelled, and show what comes."""
@@ -123,7 +135,7 @@ def _show(
             if inv.cancel.is_set():
                 yield stream.closing
                 return
-            block = assembly.feed(chunk)
+            block = feed(chunk)
             if show is not None or heard(inv, ModelStreamUpdateEvent):
                 event = ModelStreamUpdateEvent(inv.agent, event=chunk, invocation_state=inv.invocation_state)
                 yield from show(event) if show is not None else fire(inv, event)
@@ -133,6 +145,26 @@ def _show(
     except Exception:
         yield stream.closing
         raise
+
+
+def _saying(frame: Frame, assembly: Assembly) -> Feed:
+    """Feeds the assembly, and shows what comes in stream mode "messages": text as it is streamed, any other block when
+    it is complete. The parts of one message have an id in common."""
+    message_id = uuid4().hex
+
+    def say(block: ContentBlock) -> None:
+        frame.emit_message({"role": "assistant", "content": [block], "id": message_id})
+
+    def feed(chunk: Any) -> ContentBlock | None:
+        block = assembly.feed(chunk)
+        if block is not None and block.keys().isdisjoint(_TEXT):
+            say(block)
+        delta = chunk.get("contentBlockDelta")
+        if delta is not None and (text := delta["delta"].get("text")):
+            say({"text": text})
+        return block
+
+    return feed
 
 
 def _block_event(inv: Invocation, block: ContentBlock) -> ContentBlockEvent:

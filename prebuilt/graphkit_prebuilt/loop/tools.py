@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphkit.engine.program import Seen
 from graphkit.frame import Frame
+from graphkit.types import Send
 from graphkit_prebuilt.content import Message, ToolResult, ToolUse, tool_result, tool_uses
 from graphkit_prebuilt.conversation import copied, last
 from graphkit_prebuilt.halting import HaltSignal, halt
@@ -34,14 +35,21 @@ CANCELLED = "Tool execution cancelled"
 DENIED = "The call of the tool was cancelled by a hook"
 
 
-def tools(inv: Invocation, frame: Frame, seen: Seen) -> Steps[dict[str, Any]]:
-    log: list[Message] = seen.view["messages"]
-    message = last(seen.view)
-    asked, call = tool_uses(log[-1])[seen.arg], tool_uses(message)[seen.arg]
+def to_tools(calls: int) -> str | list[Send]:
+    """Where a message with so many calls leads: to a task for each, which is told which one it is if there are more."""
+    return "tools" if calls == 1 else [Send("tools", index) for index in range(calls)]
+
+
+def tools(inv: Invocation, frame: Frame, seen: Seen | Mapping[str, Any]) -> Steps[dict[str, Any]]:
+    view, index = (seen.view, seen.arg) if isinstance(seen, Seen) else (seen, 0)
+    log: list[Message] = view["messages"]
+    message = last(view)
+    call = tool_uses(message)[index]
+    asked: str = call["toolUseId"] if message is log[-1] else tool_uses(log[-1])[index]["toolUseId"]
     use, result = yield from settled(inv, frame, call)
-    writes: dict[str, Any] = {"messages": answered(asked["toolUseId"], result)}
+    writes: dict[str, Any] = {"messages": answered(asked, result)}
     if use != call:
-        writes["edits"] = {f"{len(log) - 1}.{block_of(message, seen.arg)}": {"toolUse": dict(use)}}
+        writes["edits"] = {f"{len(log) - 1}.{block_of(message, index)}": {"toolUse": dict(use)}}
     return inv.settled(writes)
 
 
@@ -141,7 +149,7 @@ class _Call:
             progress = self._progress if heard(inv, ToolStreamUpdateEvent) else None
             result = yield from self._serve(tool, use, inv.invocation_state, progress)
         seconds = time.perf_counter() - begun
-        inv.metrics.add_tool(use["name"], seconds, result["status"] == "success")
+        inv.metrics.add_tool(use, seconds, result["status"] == "success")
         if self.error is None and heard(inv, AfterToolCallEvent, ToolResultEvent):
             self.frame.keep("result", {"use": dict(use), "result": result})
         return result, seconds
@@ -172,7 +180,9 @@ class _Call:
                 result = _unknown(given)
             else:
                 state = context.invocation_state
-                result = yield from self._serve(as_tool(context.tool), given, state, self._hand_out)
+                shows = onion.watched or heard(inv, ToolStreamUpdateEvent)
+                progress = self._hand_out if shows else None
+                result = yield from self._serve(as_tool(context.tool), given, state, progress)
                 if self.error is None:
                     frame.keep(key, result)
             return ToolResultEvent(
@@ -180,7 +190,8 @@ class _Call:
             )
 
         context = ExecuteToolContext(inv.agent, tool, ToolUse(use), inv.invocation_state, inv.cancel)
-        event = yield from Onion(ExecuteToolStage, layers, frame, inside).steps(inv, context)
+        onion = Onion(ExecuteToolStage, layers, frame, inside)
+        event = yield from onion.steps(inv, context)
         self.error = event.exception
         return checked_result(event.result, use["toolUseId"], ExecuteToolStage)
 

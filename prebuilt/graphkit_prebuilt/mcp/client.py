@@ -9,14 +9,15 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from graphkit.drivers.pools import submit_to_loop
 from graphkit.errors import MCPClientInitializationError
 from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.loop.steps import Call, Steps
-from graphkit_prebuilt.mcp.connection import LOOP, Connection, wait_for
+from graphkit_prebuilt.mcp.connection import LOOP, Connection, wait_for, wait_on_loop
 from graphkit_prebuilt.mcp.elicitation import AskingCall, Questions
+from graphkit_prebuilt.mcp.filters import ToolFilters, checked_filters, is_wanted
 from graphkit_prebuilt.mcp.tool import MCPAgentTool
 from graphkit_prebuilt.mcp.values import content_of
 from graphkit_prebuilt.tools.box import ToolProvider
@@ -25,10 +26,27 @@ from graphkit_prebuilt.tools.values import result_of
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client.session import ElicitationFnT
-    from mcp.types import CallToolResult, ListToolsResult, Tool
+    from mcp.types import (
+        CallToolResult,
+        GetPromptResult,
+        ListPromptsResult,
+        ListResourcesResult,
+        ListResourceTemplatesResult,
+        ListToolsResult,
+        ReadResourceResult,
+        Tool,
+    )
+
+T = TypeVar("T")
 
 MCPTransport = AbstractAsyncContextManager[Any]
 """What a `transport_callable` returns: entered, it gives the streams to and from a server."""
+
+
+class PaginatedList(list[MCPAgentTool]):
+    """Tools, with the token of the next page: None, since all pages have been read."""
+
+    pagination_token: str | None = None
 
 
 class MCPClient(ToolProvider):
@@ -36,7 +54,8 @@ class MCPClient(ToolProvider):
 
     `transport_callable` opens the transport (`lambda: stdio_client(StdioServerParameters(...))`); `url` is that of a
     server over streamable HTTP, instead. `startup_timeout` is in seconds, `read_timeout_seconds` how long one request
-    may take (None: as long as it takes). `prefix` is put before the tools' names, with "_".
+    may take (None: as long as it takes). `prefix` is put before the tools' names, with "_"; `tool_filters` choose among
+    the tools.
 
     What the server asks in the middle of a call (elicitation) is answered by `elicitation_callback`, an
     `async def (context, params) -> ElicitResult`. With `"ask"` it becomes a question of the graph, durable as all of
@@ -46,7 +65,11 @@ class MCPClient(ToolProvider):
     not say which of them asks.
 
     A server that dies, or answers with what is no answer, makes the call an error for the model; the next one connects
-    again. Raises `ValueError` unless there is exactly one of `transport_callable` and `url`. Names: Strands.
+    again. What is no call, the lists of tools and prompts and so on, raises `MCPClientInitializationError` without a
+    connection, `MCPConnectionError` if the server does not answer as it must, and `MCPError` for what it refuses.
+
+    Raises `ValueError` unless there is exactly one of `transport_callable` and `url`, and for `tool_filters` that are
+    none. Names: Strands.
     """
 
     def __init__(
@@ -55,6 +78,7 @@ class MCPClient(ToolProvider):
         *,
         url: str | None = None,
         startup_timeout: float = 30,
+        tool_filters: ToolFilters | None = None,
         prefix: str | None = None,
         elicitation_callback: ElicitationFnT | Literal["ask"] | None = None,
         read_timeout_seconds: float | timedelta | None = None,
@@ -67,6 +91,7 @@ class MCPClient(ToolProvider):
         self._transport_callable = transport_callable
         self._url = url
         self._startup_timeout = startup_timeout
+        self._filters = checked_filters(tool_filters)
         self._prefix = prefix
         self._callback = elicitation_callback
         self._timeout = _seconds(read_timeout_seconds)
@@ -109,13 +134,18 @@ class MCPClient(ToolProvider):
         return await asyncio.to_thread(self._loaded)
 
     def list_tools_sync(
-        self, pagination_token: str | None = None, prefix: str | None = None
-    ) -> list[MCPAgentTool]:
-        """All tools of the server (from the page `pagination_token` on). Raises `MCPClientInitializationError` if it
-        has not been started, `MCPConnectionError` if the server does not answer as it must."""
+        self,
+        pagination_token: str | None = None,
+        prefix: str | None = None,
+        tool_filters: ToolFilters | None = None,
+    ) -> PaginatedList:
+        """All tools of the server (from the page `pagination_token` on), with this prefix and these filters instead of
+        the client's, if they are given."""
         before = self._prefix if prefix is None else prefix
+        filters = self._filters if tool_filters is None else checked_filters(tool_filters)
         listed = wait_for(submit_to_loop(self._listed(self._connected(), pagination_token), LOOP))
-        return [MCPAgentTool(tool, self, f"{before}_{tool.name}" if before else None) for tool in listed]
+        tools = (MCPAgentTool(tool, self, f"{before}_{tool.name}" if before else None) for tool in listed)
+        return PaginatedList(tool for tool in tools if is_wanted(tool, filters))
 
     def call_tool_sync(
         self,
@@ -124,11 +154,50 @@ class MCPClient(ToolProvider):
         arguments: dict[str, Any] | None = None,
         read_timeout_seconds: float | timedelta | None = None,
     ) -> ToolResult:
-        """Call a tool without an agent. The server can ask nothing then, unless there is a callback. Raises as
-        `list_tools_sync`, and `MCPError` for what the server refuses."""
-        timeout = _seconds(read_timeout_seconds)
-        found = self._call(self._connected(), name, arguments or {}, timeout=timeout)
-        return result_of(content_of(wait_for(submit_to_loop(found, LOOP))), tool_use_id)
+        """Call a tool without an agent. The server can ask nothing then, unless there is a callback."""
+        call = self._call(self._connected(), name, arguments or {}, timeout=_seconds(read_timeout_seconds))
+        return result_of(content_of(wait_for(submit_to_loop(call, LOOP))), tool_use_id)
+
+    async def call_tool_async(
+        self,
+        tool_use_id: str,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        read_timeout_seconds: float | timedelta | None = None,
+    ) -> ToolResult:
+        """`call_tool_sync` on the running event loop."""
+        connection = await asyncio.to_thread(self._connected)
+        call = self._call(connection, name, arguments or {}, timeout=_seconds(read_timeout_seconds))
+        return result_of(content_of(await wait_on_loop(submit_to_loop(call, LOOP))), tool_use_id)
+
+    def list_prompts_sync(self, pagination_token: str | None = None) -> ListPromptsResult:
+        """A page of the server's prompts, as `mcp` has it: the first one, or that of a result's `next_cursor`."""
+        return self._answer(
+            "a request for its prompts", lambda mcp: mcp.list_prompts(cursor=pagination_token)
+        )
+
+    def get_prompt_sync(self, prompt_id: str, args: dict[str, Any]) -> GetPromptResult:
+        """The messages of a prompt of this name."""
+        return self._answer(f"a request for {prompt_id!r}", lambda mcp: mcp.get_prompt(prompt_id, args))
+
+    def list_resources_sync(self, pagination_token: str | None = None) -> ListResourcesResult:
+        """A page of what the server has to be read, as `list_prompts_sync`."""
+        return self._answer(
+            "a request for its resources", lambda mcp: mcp.list_resources(cursor=pagination_token)
+        )
+
+    def list_resource_templates_sync(
+        self, pagination_token: str | None = None
+    ) -> ListResourceTemplatesResult:
+        """A page of the patterns of such addresses, as `list_prompts_sync`."""
+        return self._answer(
+            "a request for its resource templates",
+            lambda mcp: mcp.list_resource_templates(cursor=pagination_token),
+        )
+
+    def read_resource_sync(self, uri: Any) -> ReadResourceResult:
+        """What is at this address at the server, a text or pydantic's `AnyUrl`."""
+        return self._answer(f"a request for {uri}", lambda mcp: mcp.read_resource(str(uri)))
 
     # --- For its tools --------------------------------------------------------------------------------------
 
@@ -159,6 +228,9 @@ class MCPClient(ToolProvider):
                 return await connection.ask(what, request)
             finally:
                 self._questions.call = None
+
+    def _answer(self, what: str, request: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        return wait_for(submit_to_loop(self._connected().ask(what, request), LOOP))
 
     async def _listed(self, connection: Connection, cursor: str | None) -> list[Tool]:
         found: list[Tool] = []

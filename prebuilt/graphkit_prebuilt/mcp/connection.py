@@ -30,7 +30,7 @@ _FORGOTTEN: Final = ("Session not found", "Session terminated")
 def on_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> Either:
     """The step that has a coroutine run on the loop of connections."""
     return Either(
-        lambda: wait_for(submit_to_loop(work(), LOOP)), lambda: _awaited(submit_to_loop(work(), LOOP))
+        lambda: wait_for(submit_to_loop(work(), LOOP)), lambda: wait_on_loop(submit_to_loop(work(), LOOP))
     )
 
 
@@ -43,7 +43,8 @@ def wait_for(future: LoopFuture[T]) -> T:
         raise
 
 
-async def _awaited(future: LoopFuture[T]) -> T:
+async def wait_on_loop(future: LoopFuture[T]) -> T:
+    """The same on the running event loop."""
     try:
         return await asyncio.shield(asyncio.wrap_future(future))
     except BaseException:

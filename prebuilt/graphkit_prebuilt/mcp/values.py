@@ -21,16 +21,19 @@ def content_of(result: CallToolResult) -> dict[str, Any]:
     """The result of a call as a tool of an agent returns it: status and blocks.
 
     Text and embedded text become text, pictures images; what has no block here (sound, links, other bytes) is told of
-    in words. Structured content is shown as JSON where there is nothing else. Raises `ValueError` for bytes that are
-    no base64.
+    in words. Structured content is there as it is, under "structuredContent", and shown as JSON where there is nothing
+    else. Raises `ValueError` for bytes that are no base64.
     """
     blocks = [_block(part) for part in result.content]
     if not blocks and result.structured_content is not None:
         blocks = [{"json": result.structured_content}]
-    return {
+    found: dict[str, Any] = {
         "status": "error" if result.is_error else "success",
         "content": blocks or [{"text": "(no content)"}],
     }
+    if result.structured_content is not None:
+        found["structuredContent"] = result.structured_content
+    return found
 
 
 def _block(part: Any) -> dict[str, Any]:

@@ -52,9 +52,10 @@ class Served:
 
 
 class Onion:
-    """One passage through the layers of a stage. What is inside may yield events too, which are shown."""
+    """One passage through the layers of a stage. What is inside may yield events too, which are shown: to who hears
+    them, and to async layers, if it is `watched` by any."""
 
-    __slots__ = ("depth", "entered", "frame", "inside", "layers", "noted", "stage")
+    __slots__ = ("depth", "entered", "frame", "inside", "layers", "noted", "stage", "watched")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Onion:
         self.frame = frame
         self.inside = inside
         self.entered = 0
+        self.watched = False
         self.depth = frame.attempt.scope.depth + 1  # the task's own threads may all be waiting for layers
         self.noted: BaseException | None = None
 
@@ -117,6 +119,7 @@ class Onion:
         try:
             out = layer.wrap(context, partial(Inward, self, index + 1, opened))
             if isinstance(out, AsyncIterator):
+                self.watched = True
                 out = self._adapted(_closing(out, opened))
             elif not isinstance(out, (Generator, Inward)):
                 if inspect.iscoroutine(out):

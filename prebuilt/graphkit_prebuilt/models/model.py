@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from functools import lru_cache
 from threading import Event
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from graphkit.errors import ModelStreamError, StructuredOutputException
@@ -115,7 +116,10 @@ def call_model(
 
     Of a message the model sees role and content: what else we keep with it is not for a provider.
     """
-    said = [message if len(message) == 2 else _said(message) for message in messages]
+    said: list[Message] = [
+        message if len(message) == 2 else {"role": message["role"], "content": message["content"]}
+        for message in messages
+    ]
     text: str | None = None
     blocks: list[SystemContentBlock] | None = None
     if not system_prompt:
@@ -154,10 +158,6 @@ def output_spec(output_model: type[BaseModel]) -> ToolSpec:
     }
 
 
-def _said(message: Message) -> Message:
-    return {"role": message["role"], "content": message["content"]}
-
-
 class _Everything:
     """What a function with `**kwargs` takes."""
 
@@ -165,9 +165,22 @@ class _Everything:
         return True
 
 
-@lru_cache(maxsize=256)
 def _keywords(stream: Any) -> frozenset[str] | _Everything:
     """The names that may be passed to a `stream` by keyword."""
+    if type(stream) is FunctionType and not stream.__dict__:  # not wrapped, and with no signature of its own
+        return _keywords_of(stream.__code__)
+    return _keywords_in_signature(stream)
+
+
+@lru_cache(maxsize=256)
+def _keywords_of(code: CodeType) -> frozenset[str] | _Everything:
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        return _Everything()
+    return frozenset(code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount])
+
+
+@lru_cache(maxsize=256)
+def _keywords_in_signature(stream: Any) -> frozenset[str] | _Everything:
     try:
         parameters = inspect.signature(stream).parameters.values()
     except (TypeError, ValueError):

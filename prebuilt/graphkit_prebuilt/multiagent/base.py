@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphkit.compiled import CompiledGraph
@@ -12,30 +13,37 @@ from graphkit_checkpoint.admission import check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_prebuilt.arguments import attributes_of, place_of, register
 from graphkit_prebuilt.content import ContentBlock
+from graphkit_prebuilt.halting import Halt
 from graphkit_prebuilt.hooks.firing import fire
 from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
+from graphkit_prebuilt.host_thread import Within
+from graphkit_prebuilt.loop.invocation import invocation_of
 from graphkit_prebuilt.loop.steps import Steps, blocking, depth_below
 from graphkit_prebuilt.multiagent.describing import Members, Way
 from graphkit_prebuilt.multiagent.events import MultiAgentInitializedEvent
+from graphkit_prebuilt.multiagent.graph_node import TeamNode
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.nodes import Node, NodeCall, Visit
 from graphkit_prebuilt.multiagent.program import program_of
-from graphkit_prebuilt.multiagent.request import TeamRequest
+from graphkit_prebuilt.multiagent.request import TeamRequest, TeamResumeRequest
 from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult
 from graphkit_prebuilt.multiagent.state import MultiAgentState
 from graphkit_prebuilt.multiagent.thread import TeamThread
 from graphkit_prebuilt.multiagent.turns import Choice, Turn
 from graphkit_prebuilt.plugins import MultiAgentPlugin, attach_to_team
+from graphkit_prebuilt.threads import Threads
+from graphkit_prebuilt.tools.teams import TeamAsTool
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.hooks.event import BaseHookEvent
 
+NO_NODES: Mapping[str, Node] = MappingProxyType({})
 ENDLESS = 1_000_000_000
 """Supersteps: what bounds a turn are its own limits."""
 
 
-class MultiAgentBase(ABC):
+class MultiAgentBase:
     """Several members work on one task: agents, functions, and other orchestrators.
 
     `team(task)` runs one turn to its end: the results of its members, or questions of hooks and of anything below them,
@@ -44,7 +52,9 @@ class MultiAgentBase(ABC):
     in this process: with the conversation of each member, which goes on from turn to turn.
 
     A kind of orchestrator says who is next (`choose`) and what a member is given (`input_for`); if it needs to, what
-    happens around the request of an agent (`prepare`, `conclude`). `id` tells orchestrators of one session apart.
+    happens around the request of an agent (`prepare`, `conclude`). One that has an `invoke_async` of its own instead is
+    a node that runs by itself: as a member of another one it is executed by that, and nothing in it is stored before it
+    has ended. `id` tells orchestrators of one session apart.
     `hooks` are providers or annotated callbacks. `execution_timeout` and `node_timeout` are seconds.
 
     Raises `ValueError` and `TypeError` naming what cannot be used. Names: Strands' `MultiAgentBase`.
@@ -55,7 +65,7 @@ class MultiAgentBase(ABC):
 
     def __init__(
         self,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, Node] = NO_NODES,
         *,
         id: str | None = None,
         hooks: Sequence[Any] | None = None,
@@ -77,12 +87,14 @@ class MultiAgentBase(ABC):
         self.session_manager = session_manager
         self.saver, self._thread_id = place_of(_Named(self.id), session_manager, checkpointer)
         self._graphs: dict[tuple[Any, ...], CompiledGraph] = {}
+        self.threads = Threads(TeamThread, self)
         self.hooks = HookRegistry()
         if hasattr(session_manager, "register_hooks"):
             self.hooks.add_hook(session_manager)
         for hook in hooks or ():
             register(self.hooks, hook)
-        self._plugins = attach_to_team(self, plugins or ())
+        self.plugins: dict[str, MultiAgentPlugin] = {}
+        attach_to_team(self, plugins or (), self.plugins)
         event = MultiAgentInitializedEvent(self)
         blocking(fire(TeamInvocation(source=self), event), depth_below())
 
@@ -91,14 +103,16 @@ class MultiAgentBase(ABC):
 
     # What a kind of orchestrator says
 
-    @abstractmethod
     def choose(self, turn: Turn) -> Steps[Choice]:
         """Who is next: a generator that returns it, and yields `Call`s of user code. Asked again about the same turn it
         has to say the same."""
+        raise NotImplementedError(f"there is no choose() in {type(self).__name__}, to say who is next")
 
-    @abstractmethod
     def input_for(self, visit: Visit, state: MultiAgentState) -> list[ContentBlock]:
         """What the member is given."""
+        raise NotImplementedError(
+            f"there is no input_for() in {type(self).__name__}, to say what a member is given"
+        )
 
     def ways(self) -> Iterator[Way]:
         """Who may be first, and who may follow whom: to be drawn."""
@@ -107,7 +121,7 @@ class MultiAgentBase(ABC):
             for other in self.nodes:
                 yield Way(name, other, conditional=True)
 
-    def prepare(self, call: NodeCall, request: Any) -> None:  # noqa: B027
+    def prepare(self, call: NodeCall, request: Any) -> None:
         """The request of an agent (a `NestedRequest`) is about to run in its node."""
 
     def conclude(self, call: NodeCall, result: NodeResult) -> Mapping[str, Any]:
@@ -185,6 +199,38 @@ class MultiAgentBase(ABC):
         """Run a turn on the running event loop and yield the dict events of Strands; see `dicts.TeamDicts`."""
         return self._request(task, invocation_state, thread_id, kwargs, live=True).dicts()
 
+    def resume(
+        self,
+        plugin_name: str | None = None,
+        data: Any = None,
+        invocation_state: dict[str, Any] | None = None,
+        *,
+        thread_id: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Go on with the turn that a plugin has halted, in the orchestrator or in members of it, at whatever depth, as
+        it directs: `plugin.on_resume(halted, data)` is called for each of them that it has halted, with that agent or
+        orchestrator, and returns a `ResumeDirective`; then all of them run again, and may halt again. Without a name,
+        what halted that belongs to no plugin runs again.
+
+        Raises, before anything is stored, what `Agent.resume` raises. The thread stays halted, and can be resumed.
+        """
+        invocation_state = _with_kwargs(invocation_state, kwargs)
+        return TeamResumeRequest(self, plugin_name, data, invocation_state, thread_id).run()
+
+    async def resume_async(
+        self,
+        plugin_name: str | None = None,
+        data: Any = None,
+        invocation_state: dict[str, Any] | None = None,
+        *,
+        thread_id: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """`team.resume(plugin_name, data)` on the running event loop."""
+        invocation_state = _with_kwargs(invocation_state, kwargs)
+        return await TeamResumeRequest(self, plugin_name, data, invocation_state, thread_id).arun()
+
     def _request(
         self,
         task: Any,
@@ -193,20 +239,22 @@ class MultiAgentBase(ABC):
         kwargs: Mapping[str, Any],
         live: bool = False,
     ) -> TeamRequest:
-        if kwargs:
-            invocation_state = {} if invocation_state is None else invocation_state
-            for key, value in kwargs.items():
-                invocation_state.setdefault(key, value)
-        return TeamRequest(self, task, invocation_state, thread_id, live)
+        return TeamRequest(self, task, _with_kwargs(invocation_state, kwargs), thread_id, live)
 
     # Its threads
 
     def thread(self, thread_id: str | None = None) -> TeamThread:
         """One thread of this orchestrator; without an id, its own. Raises `InvalidThreadIdError`."""
-        return TeamThread(self, self.thread_id_of(thread_id))
+        return self.threads.get(self._thread_id if thread_id is None else check_thread_id(thread_id))
 
-    def thread_id_of(self, thread_id: str | None) -> str:
-        return self._thread_id if thread_id is None else check_thread_id(thread_id)
+    def thread_within(self, thread_id: str, within: Within) -> TeamThread:
+        """The thread as it rests inside of the one of what is around the orchestrator."""
+        return TeamThread(self, thread_id, within)
+
+    def member_in(self, part: str) -> Any:
+        """The agent or orchestrator that is the node of this part of a namespace; None for any other."""
+        node = self.nodes.get(part.partition(":")[0])
+        return node.executor if node is not None and hasattr(node.executor, "thread_within") else None
 
     @property
     def state(self) -> MultiAgentState:
@@ -219,6 +267,27 @@ class MultiAgentBase(ABC):
         return self.thread().interrupts
 
     @property
+    def halts(self) -> list[Halt]:
+        """What has halted the orchestrator's own thread, in itself or a member; empty if nothing has."""
+        return self._here.halts
+
+    def get_plugin_state(self, name: str, *, per_invocation: bool = False) -> Any:
+        """What a plugin of the orchestrator keeps with the thread of the turn that runs here, else with the
+        orchestrator's own: as `Agent.get_plugin_state`."""
+        return self._here.get_plugin_state(name, per_invocation=per_invocation)
+
+    def set_plugin_state(self, name: str, state: Any, *, per_invocation: bool = False) -> None:
+        """Keep the state of a plugin of the orchestrator: as `Agent.set_plugin_state`."""
+        self._here.set_plugin_state(name, state, per_invocation=per_invocation)
+
+    @property
+    def _here(self) -> TeamThread:
+        running = invocation_of(self)
+        if running is None:
+            return self.thread()
+        return running.thread or self.thread(running.thread_id)
+
+    @property
     def graph(self) -> CompiledGraph:
         """The orchestrator as a graph on its saver: to look at threads and draw it, for breakpoints and forks. Inside a
         task of another graph it runs as a part of that, as any graph does."""
@@ -228,18 +297,28 @@ class MultiAgentBase(ABC):
         """The graph for a call: attended by what is heard, and always on the orchestrator's own saver."""
         return self._graph(opens, closes, self.saver, apart=True)
 
-    def nested_graph(self, opens: bool, closes: bool, *, keeps: bool) -> CompiledGraph:
-        """The graph for a call inside a task of another one."""
-        return self._graph(opens, closes, True if keeps else None, admits=False)
+    def nested_graph(
+        self, opens: bool, closes: bool, *, keeps: bool, name: str | None = None
+    ) -> CompiledGraph:
+        """The graph for a call inside a task of another one, where it is called `name`: by default its id."""
+        return self._graph(opens, closes, True if keeps else None, admits=False, name=name)
 
     def _graph(
-        self, opens: bool, closes: bool, checkpointer: Any, *, apart: bool = False, admits: bool = True
+        self,
+        opens: bool,
+        closes: bool,
+        checkpointer: Any,
+        *,
+        apart: bool = False,
+        admits: bool = True,
+        name: str | None = None,
     ) -> CompiledGraph:
-        key = opens, closes, apart, admits, checkpointer is True
+        key = opens, closes, apart, admits, checkpointer is True, name
         graph = self._graphs.get(key)
         if graph is None:
+            program = program_of(self, opens=opens, closes=closes, admits=admits)
             graph = self._graphs[key] = CompiledGraph(
-                program_of(self, opens=opens, closes=closes, admits=admits),
+                program if name is None else replace(program, name=name),
                 builder=Members(self),
                 checkpointer=checkpointer,
                 store=self.store,
@@ -248,12 +327,48 @@ class MultiAgentBase(ABC):
             )
         return graph
 
+    # As a part of something
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        preserve_context: bool = False,
+        delegate: bool = False,
+    ) -> TeamAsTool:
+        """This orchestrator as a tool of an agent; see `TeamAsTool`. Its name is its id unless given; `tools=[team]`
+        means `team.as_tool()`.
+
+        Raises `InvalidToolUseNameException` for a name that a model cannot call a tool by.
+        """
+        return TeamAsTool(self, name or self.id, description, preserve_context, delegate)
+
+    def as_node(
+        self,
+        *,
+        prompt: Callable[[Any], Any] | None = None,
+        update: Callable[[Any], Any] | None = None,
+        preserve_context: bool = False,
+    ) -> TeamNode:
+        """This orchestrator as a node of a `StateGraph`; see `TeamNode`. `add_node(name, team)` means
+        `team.as_node()`."""
+        return TeamNode(self, prompt, update, preserve_context)
+
     # Hooks
 
     def add_hook(self, callback: Any, event_type: Any = None, *, order: float = HookOrder.DEFAULT) -> None:
         """Call `callback` with each event of this type, of these types (a list), or, without, of the types that its
         first parameter is annotated with. Raises what `HookRegistry.add_callback` raises."""
         self.hooks.add_callback(event_type, callback, order=order)
+
+
+def _with_kwargs(invocation_state: dict[str, Any] | None, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    if kwargs:
+        invocation_state = {} if invocation_state is None else invocation_state
+        for key, value in kwargs.items():
+            invocation_state.setdefault(key, value)
+    return invocation_state
 
 
 class _Named:

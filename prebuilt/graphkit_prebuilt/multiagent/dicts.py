@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graphkit_prebuilt.hooks.catalogue import AgentResultEvent
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.multiagent.events import (
     BeforeNodeCallEvent,
     MultiAgentEvent,
     MultiAgentHandoffEvent,
+    MultiAgentResultEvent,
     NodeCancelEvent,
     NodeResultEvent,
     NodeStreamUpdateEvent,
@@ -52,10 +54,11 @@ class TeamDicts(DictForm):
         inner: Any = event.event
         form = self._inside.get(event.key)
         if form is None:
-            state = event.invocation_state
-            form = TeamDicts() if isinstance(inner, MultiAgentEvent) else DictStream(inner.agent, state)
-            self._inside[event.key] = form
-        yield from form.of(inner)
+            form = self._inside[event.key] = form_of(inner, event.invocation_state)
+        if isinstance(inner, (AgentResultEvent, MultiAgentResultEvent)):
+            yield from form.ended(inner.result)
+        else:
+            yield from form.of(inner)
 
     def ended(self, result: MultiAgentResult) -> Iterator[Dict]:
         for node, one in result.results.items():
@@ -66,3 +69,8 @@ class TeamDicts(DictForm):
                     "interrupts": one.interrupts,
                 }
         yield {"type": "multiagent_result", "result": result}
+
+
+def form_of(event: Any, invocation_state: Mapping[str, Any]) -> DictForm:
+    """How the events of the request that this one is of are shown: of an agent, or of an orchestrator."""
+    return TeamDicts() if isinstance(event, MultiAgentEvent) else DictStream(event.agent, invocation_state)

@@ -8,6 +8,7 @@ from typing import Any
 from graphkit.engine.program import Closing, Seen
 from graphkit.frame import Frame
 from graphkit.types import Interrupt
+from graphkit_prebuilt.halting import halts_in
 from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.steps import Steps
 from graphkit_prebuilt.multiagent.events import (
@@ -18,16 +19,24 @@ from graphkit_prebuilt.multiagent.events import (
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.outcome import result_of
 from graphkit_prebuilt.multiagent.results import Status
+from graphkit_prebuilt.plugin_state import end_turn, settle
 
 
 def end(
     inv: TeamInvocation, frame: Frame, view: Mapping[str, Any], writes: dict[str, Any], failed: str | None
 ) -> Steps[None]:
     """The turn has ended: writes what it came to, and tells of it."""
-    status = Status.FAILED if failed is not None else Status.COMPLETED
-    writes["outcome"] = {"status": status.value, "reason": failed}
+    writes["outcome"] = outcome(failed)
     if heard(inv, AfterMultiAgentInvocationEvent, MultiAgentResultEvent):
         yield from _tell(inv, frame, {**view, **{key: writes[key] for key in ("spent", "outcome")}}, ())
+    if inv.source.plugins:
+        end_turn(inv, writes)
+
+
+def outcome(failed: str | None) -> dict[str, Any]:
+    """What a turn came to that has ended, or `failed` for this reason."""
+    status = Status.FAILED if failed is not None else Status.COMPLETED
+    return {"status": status.value, "reason": failed}
 
 
 def opening(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Any]:
@@ -43,7 +52,10 @@ def opening(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Any]:
 def closing(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Any]:
     """The call comes to rest: with questions, or with an error. If those are of the turn's end, that was told."""
     why: Closing = seen.arg
+    inv.halts = halts_in(why.questions)
+    settle(inv, frame)
     yield from _tell(inv, frame, why.view, why.questions, why.error)
+    inv.halts = ()
     return {}
 
 

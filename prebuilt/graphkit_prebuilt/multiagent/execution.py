@@ -8,6 +8,7 @@ from typing import Any, Final
 from graphkit.engine.program import Seen
 from graphkit.errors import NodeError
 from graphkit.frame import Frame
+from graphkit.types import Command
 from graphkit_prebuilt.content import assistant
 from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.steps import Steps
@@ -20,6 +21,7 @@ from graphkit_prebuilt.multiagent.events import (
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.nodes import NodeCall, Visit
 from graphkit_prebuilt.multiagent.results import NodeResult, Status
+from graphkit_prebuilt.multiagent.scheduling import NEXT, go_on
 from graphkit_prebuilt.result import AgentResult
 
 CANCELLED: Final = "The node was cancelled by a hook"
@@ -27,16 +29,16 @@ CANCELLED: Final = "The node was cancelled by a hook"
 Writes = dict[str, Any]
 
 
-def execute(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Writes]:
+def execute(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Command[Any]]:
     """Execute the node once. A node that fails has its result stored, and fires what one that ends fires; then its
     exception is raised, and when the turn is gone on with it is executed again, from where it was."""
     call = _call(inv, frame, seen)
     kept = frame.kept
     begun = time.perf_counter()
-    if (done := kept.get("result")) is not None:  # a hook has asked after the node had ended
+    if (done := kept.get("result")) is not None:  # somebody has asked after the node had ended
         result = inv.live.get(call.visit.key) or NodeResult.from_dict(done["result"])
         call.writes.update(done["writes"])
-        return (yield from _ended(call, result))
+        return go_on(inv, frame, seen, (yield from _ended(call, result, done["result"])))
     try:
         cancelled = yield from _before(call)
         if cancelled is not None:
@@ -53,12 +55,12 @@ def execute(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Writes]:
     result = _finished(call, result, begun)
     if own := inv.source.conclude(call, result):
         call.writes["own"] = dict(own)
-    if heard(inv, AfterNodeCallEvent, NodeResultEvent):
-        frame.keep("result", {"result": result.to_dict(), "writes": call.writes})
-    return (yield from _ended(call, result))
+    plain = result.to_dict()
+    frame.keep("result", {"result": plain, "writes": call.writes})
+    return go_on(inv, frame, seen, (yield from _ended(call, result, plain)))
 
 
-def time_out(inv: TeamInvocation, frame: Frame, seen: Seen, failed: NodeError) -> Steps[Writes]:
+def time_out(inv: TeamInvocation, frame: Frame, seen: Seen, failed: NodeError) -> Steps[Command[Any]]:
     """The node has taken too long: that is its result."""
     call = _call(inv, frame, seen)
     error = failed.error
@@ -68,7 +70,7 @@ def time_out(inv: TeamInvocation, frame: Frame, seen: Seen, failed: NodeError) -
     policy = frame.attempt.node.timeout
     if policy is not None and isinstance(policy.run_timeout, float):
         result.execution_time = round(policy.run_timeout * 1000)
-    return (yield from _ended(call, result))
+    return Command(update=(yield from _ended(call, result, result.to_dict())), goto=NEXT)
 
 
 def _call(inv: TeamInvocation, frame: Frame, seen: Seen) -> NodeCall:
@@ -97,14 +99,14 @@ def _before(call: NodeCall) -> Steps[str | None]:
     return text
 
 
-def _ended(call: NodeCall, result: NodeResult) -> Steps[Writes]:
-    """The node has its result: tell of it. Returns what is written."""
+def _ended(call: NodeCall, result: NodeResult, plain: dict[str, Any]) -> Steps[Writes]:
+    """The node has its result, which is stored as `plain`: tell of it. Returns what is written."""
     call.inv.live[call.visit.key] = result
     yield from _tell(call, result)
     key = call.visit.key
     return {
         **call.writes,
-        "results": {key: result.to_dict()},
+        "results": {key: plain},
         "order": [call.node.node_id],
         "ended": [key],
         "totals": {

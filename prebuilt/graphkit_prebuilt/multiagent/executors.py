@@ -10,6 +10,7 @@ from graphkit.errors import InvalidPromptError, InvalidUpdateError
 from graphkit.types import Command, Send
 from graphkit_prebuilt.content import ContentBlock, Message, assistant
 from graphkit_prebuilt.conversation import copied
+from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.program import EVERYTHING
@@ -18,7 +19,8 @@ from graphkit_prebuilt.multiagent.events import NodeStreamUpdateEvent
 from graphkit_prebuilt.multiagent.nested import NestedRequest, Tell, nested_graph
 from graphkit_prebuilt.multiagent.nodes import Executor, NodeCall
 from graphkit_prebuilt.multiagent.request import NestedTeamRequest
-from graphkit_prebuilt.multiagent.results import NodeResult, Status, added, no_metrics, no_usage
+from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status
+from graphkit_prebuilt.multiagent.used import Used
 from graphkit_prebuilt.prompts import read_prompt
 from graphkit_prebuilt.result import AgentResult
 
@@ -40,26 +42,23 @@ class AgentExecutor(Executor):
         return nested_graph(EVERYTHING, False, True)
 
     def run(self, call: NodeCall) -> Steps[NodeResult]:
-        options = {"invocation_state": call.inv.invocation_state}
+        options: dict[str, Any] = {"invocation_state": call.inv.invocation_state}
+        if call.inv.cancel is not None:
+            options["cancel_signal"] = call.inv.cancel
         request = NestedRequest(self.agent, call.input, options, keeps=_keeps(call), tell=told(call))
         call.team.prepare(call, request)
-        metrics = request.invocation.metrics
-        before = call.frame.kept.get("used") or {}
         try:
             result = yield from request.steps()
-        except BaseException:  # it asks or fails; what it has used until now is to be counted
-            used = {
-                "usage": added(before.get("usage", no_usage()), metrics.accumulated_usage),
-                "metrics": added(before.get("metrics", no_metrics()), metrics.accumulated_metrics),
-            }
-            call.frame.keep("used", used)
+        except BaseException:
+            Used.until_now(call.frame, request).keep(call.frame)
             raise
         call.said = request.said
+        used = Used.of(call.frame, request)
         return NodeResult(
             result=result,
             status=Status.CANCELLED if result.stop_reason == "cancelled" else Status.COMPLETED,
-            accumulated_usage=added(before.get("usage", no_usage()), metrics.accumulated_usage),
-            accumulated_metrics=added(before.get("metrics", no_metrics()), metrics.accumulated_metrics),
+            accumulated_usage=used.usage,
+            accumulated_metrics=used.metrics,
             execution_count=1,
         )
 
@@ -79,19 +78,14 @@ class TeamExecutor(Executor):
     def run(self, call: NodeCall) -> Steps[NodeResult]:
         state = call.inv.invocation_state
         request = NestedTeamRequest(self.team, call.input, state, keeps=_keeps(call), tell=told(call))
-        result = yield from request.steps()
-        return NodeResult(
-            result=result,
-            status=result.status,
-            accumulated_usage=result.accumulated_usage,
-            accumulated_metrics=result.accumulated_metrics,
-            execution_count=result.execution_count,
-        )
+        request.invocation.cancel = call.inv.cancel
+        return _of_team((yield from request.steps()))
 
 
 class FunctionExecutor(Executor):
     """A function: called with the node's input and, by name, `state` and `invocation_state`. It returns a text, content
-    blocks, a message or an `AgentResult`; and, alone or in a `Command`, `Send`s to members, each with its own input."""
+    blocks, a message, an `AgentResult` or a `MultiAgentResult`; and, alone or in a `Command`, `Send`s to members, each
+    with its own input. A `HaltSignal` that it raises or returns halts the orchestrator."""
 
     kind = "function"
 
@@ -103,10 +97,24 @@ class FunctionExecutor(Executor):
         offered = {"state": call.state, "invocation_state": call.inv.invocation_state}
         given = {name: offered[name] for name in self.wants}
         returned = yield Call(self.function, (call.input,), given, blocks=True)
+        if isinstance(returned, HaltSignal):
+            raise returned
         value, sends = _parted(returned)
         if sends:
             call.writes["sends"] = [{"node": send.node, "input": _input_in(send, call)} for send in sends]
+        if isinstance(value, MultiAgentResult):
+            return _of_team(value)
         return NodeResult(result=_result_in(value, call), status=Status.COMPLETED)
+
+
+def _of_team(result: MultiAgentResult) -> NodeResult:
+    return NodeResult(
+        result=result,
+        status=result.status,
+        accumulated_usage=result.accumulated_usage,
+        accumulated_metrics=result.accumulated_metrics,
+        execution_count=result.execution_count,
+    )
 
 
 def _keeps(call: NodeCall) -> bool:

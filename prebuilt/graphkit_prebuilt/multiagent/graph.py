@@ -105,6 +105,7 @@ class Graph(MultiAgentBase):
         self._places = {name: place for place, name in enumerate(members)}
         for edge in sorted(self.edges, key=lambda edge: self._places[edge.source]):
             self._into[edge.target].append(edge)
+        self._waiting = [name for name, node in members.items() if node.join == "all" and self._into[name]]
         super().__init__(
             members,
             id=id,
@@ -144,24 +145,22 @@ class Graph(MultiAgentBase):
         ended = [turn.state.results[key] for key in turn.ended]
         just = {result.node for result in ended if result.status is Status.COMPLETED}
         found: dict[str, Visit] = {}
-        for target in dict.fromkeys(
-            target for name in self._places if name in just for target in self._after[name]
-        ):
+        sources = sorted(just, key=self._places.__getitem__)
+        for target in dict.fromkeys(target for name in sources for target in self._after[name]):
             if self.nodes[target].join == "any":
                 open_from = yield from self._open(target, turn)
                 if any(source in just for source in open_from):
                     found[target] = self._visit(target, open_from, turn)
-        waiting = [name for name, node in self.nodes.items() if node.join == "all" and self._into[name]]
-        if waiting:
-            yield from self._join(waiting, found, turn)
+        if self._waiting:
+            yield from self._join(found, turn)
         return found
 
-    def _join(self, waiting: Sequence[str], found: dict[str, Visit], turn: Turn) -> Steps[None]:
+    def _join(self, found: dict[str, Visit], turn: Turn) -> Steps[None]:
         """Add those that have waited for all of their sources."""
         order = [node.node_id for node in turn.state.execution_order]
         last = {name: place for place, name in enumerate(order)}
         pending: dict[str, list[str]] = {}
-        for target in waiting:
+        for target in self._waiting:
             sources = list(dict.fromkeys(edge.source for edge in self._into[target]))
             since = last.get(target, -1)
             missing = [source for source in sources if last.get(source, -1) <= since]
@@ -181,7 +180,7 @@ class Graph(MultiAgentBase):
         for edge in self._into[target]:
             if edge.source in found or not state.is_completed(edge.source):
                 continue
-            if (yield from edge.is_open(state, turn.invocation_state)):
+            if edge.condition is None or (yield from edge.is_open(state, turn.invocation_state)):
                 found.append(edge.source)
         return found
 

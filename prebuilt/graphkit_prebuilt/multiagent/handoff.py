@@ -84,13 +84,17 @@ class HandoffTool(StepTool):
         return Handoff(target, message, context)
 
 
+def _hands_over(message: Message) -> bool:
+    return any("toolUse" in block and block["toolUse"]["name"] == HANDOFF for block in message["content"])
+
+
 def handoffs_in(messages: Sequence[Message], tool: HandoffTool) -> Iterator[Handoff]:
     """The handoffs that stand in a conversation, in the order in which they were asked for: the calls that have
     succeeded, as hooks have left them."""
     for message, answer in pairwise(messages):
-        calls = tool_uses(message) if message["role"] == "assistant" else []
-        if not any(call["name"] == HANDOFF for call in calls):
+        if message["role"] != "assistant" or not _hands_over(message):
             continue
+        calls = tool_uses(message)
         results = [block["toolResult"] for block in answer["content"] if "toolResult" in block]
         for call, result in zip(calls, results, strict=False):
             if call["name"] == HANDOFF and result["status"] == "success":

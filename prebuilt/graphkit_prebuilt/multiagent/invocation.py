@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphkit.frame import Frame, current
 from graphkit_prebuilt.log import DELETED
+from graphkit_prebuilt.loop.invocation import here
 from graphkit_prebuilt.multiagent.results import NodeResult
 from graphkit_prebuilt.multiagent.state import MultiAgentState
+from graphkit_prebuilt.plugin_state import RunningStates
 from graphkit_prebuilt.state import AgentState
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ class TeamInvocation:
     `show` is given every event before its callbacks, if anybody is shown them, with the frame of its task; callbacks
     run under `lock`, one at a time. `live` are the results that nodes have had in this call, by their keys. `counted`
     is when the time of the turn was counted last, by `time.perf_counter`; `closes` says that the last events of the
-    call have begun. With `fresh` no member goes on with an earlier conversation.
+    call have begun. With `fresh` no member goes on with an earlier conversation. When `cancel` is set, agents end.
+    The others are as in an `Invocation`.
     """
 
     source: MultiAgentBase
@@ -39,6 +42,15 @@ class TeamInvocation:
     counted: float = field(default_factory=time.perf_counter)
     closes: bool = False
     fresh: bool = False
+    cancel: threading.Event | None = None
+    thread_id: str = ""
+    thread: Any = None
+    around: Any = field(default_factory=here.get)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    halts: Sequence[Any] = ()
+    scratch: dict[Any, Any] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    states: RunningStates | None = None
 
     @property
     def agent(self) -> MultiAgentBase:
@@ -46,8 +58,15 @@ class TeamInvocation:
         return self.source
 
     @property
+    def plugin_states(self) -> RunningStates:
+        """What plugins keep."""
+        if self.states is None:
+            self.states = RunningStates(self)
+        return self.states
+
+    @property
     def sink(self) -> Callable[[BaseHookEvent], Steps[None] | None] | None:
-        return self.sink_of(current.get())
+        return None if self.show is None else self.sink_of(current.get())
 
     def sink_of(self, frame: Frame | None) -> Callable[[BaseHookEvent], Steps[None] | None] | None:
         """Who is shown the events of a task."""

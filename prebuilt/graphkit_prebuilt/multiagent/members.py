@@ -27,17 +27,24 @@ def member(executor: Any, node_id: str | None, others: Mapping[str, Node], join:
     if join not in ("any", "all"):
         raise ValueError(f"join is 'any' or 'all', not {join!r:.100}")
     name = checked_id(_name_of(executor, len(others)) if node_id is None else node_id, "node")
+    return _beside(Node(name, executor, work, join), others)
+
+
+def _beside(node: Node, others: Mapping[str, Node]) -> Node:
+    """`node`. Raises `ValueError` for one that is among the `others` already, by its id or by what is executed in
+    it."""
+    name, executor = node.node_id, node.executor
     if name in others:
         raise ValueError(
             f"there is a node {name!r} already: give each an id of its own, add_node(agent, 'id')"
         )
     for other in others.values():
-        if other.executor is executor and not isinstance(work, FunctionExecutor):
+        if other.executor is executor and not isinstance(node.work, FunctionExecutor):
             raise ValueError(
                 f"{executor!r:.200} is node {other.node_id!r} already, and cannot be {name!r} too: its conversation is "
                 f"that of one node; make another object"
             )
-    return Node(name, executor, work, join)
+    return node
 
 
 def members_of(given: Members) -> dict[str, Node]:
@@ -48,9 +55,7 @@ def members_of(given: Members) -> dict[str, Node]:
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
     found: dict[str, Node] = {}
     for name, executor in named:
-        node = executor if isinstance(executor, Node) else member(executor, name, found)
-        if node.node_id in found:
-            raise ValueError(f"there is a node {node.node_id!r} already: give each an id of its own")
+        node = _beside(executor, found) if isinstance(executor, Node) else member(executor, name, found)
         found[node.node_id] = node
     return found
 
@@ -59,6 +64,8 @@ def _work_of(executor: Any) -> Executor:
     if isinstance(executor, Agent):
         return AgentExecutor(sessionless(executor))
     if isinstance(executor, MultiAgentBase):
+        if type(executor).invoke_async is not MultiAgentBase.invoke_async:
+            return FunctionExecutor(executor.invoke_async)
         if executor.session_manager is not None:
             raise ValueError(
                 f"{executor!r:.200} has a session of its own, and as a member it is kept with the orchestrator's "

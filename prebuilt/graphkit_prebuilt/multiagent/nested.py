@@ -8,15 +8,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from graphkit.compiled import CompiledGraph
-from graphkit.engine.identity import call_key, call_of, lasting
 from graphkit.engine.request import End
-from graphkit.frame import Frame, running
+from graphkit.engine.updates import Beginning
 from graphkit_prebuilt.content import Message
 from graphkit_prebuilt.conversation import HEAD, copied, view
 from graphkit_prebuilt.hooks.event import BaseHookEvent
-from graphkit_prebuilt.loop.directed import CLEARED
 from graphkit_prebuilt.loop.program import Heard, program_of
-from graphkit_prebuilt.loop.steps import Call, Either, Steps
+from graphkit_prebuilt.loop.steps import Either, Steps
+from graphkit_prebuilt.plugin_state import CLEARED
 from graphkit_prebuilt.prompts import AgentInput
 from graphkit_prebuilt.request import AgentRequest
 from graphkit_prebuilt.result import AgentResult
@@ -66,13 +65,9 @@ class NestedRequest(AgentRequest):
 
     def steps(self) -> Steps[AgentResult]:
         """Run it, as a part of the steps of the running task."""
-        if self.keeps and self.agent.begins_with:
-            frame = running("an agent in a node")
-            self._begins = not (yield Call(_is_stored, (frame, self.name), blocks=True))
         result: AgentResult = yield Either(self.run, self.arun)
         return result
 
-    _begins = False
     values: Mapping[str, Any] = {}
     """The channels of the agent, as the request has left them."""
 
@@ -83,6 +78,20 @@ class NestedRequest(AgentRequest):
         beginning = self.agent.begins_with.get("messages", ())
         return view({**self.values, "edits": edits})[len(beginning) :]
 
+    def recorded(self) -> list[Mapping[str, Any]]:
+        """The `metadata` of the answers that the conversation holds of this turn, last first; also of those that
+        another process was given. None of a turn whose beginning is not known again, since a hook has changed its
+        prompt."""
+        log, prompt = self.values.get("messages") or (), next(reversed(self.given.messages), None)
+        found: list[Mapping[str, Any]] = []
+        end = 0 if self.keeps else len(self.agent.begins_with.get("messages", ()))
+        for message in reversed(log[end:]):
+            if message == prompt:
+                return found
+            if (about := message.get("metadata")) is not None:
+                found.append(about)
+        return [] if self.keeps else found
+
     def _result_of(self, end: End) -> AgentResult:
         self.values = end.values
         return super()._result_of(end)
@@ -90,16 +99,11 @@ class NestedRequest(AgentRequest):
     def _begin(self) -> Start:
         who = self._heard()
         self.invocation.new = self.given.messages
-        prompt = list(self.given.messages)
-        given: dict[str, Any] = {}
-        if self._begins or not self.keeps:
-            given = copied(self.agent.begins_with)
+        given: dict[str, Any] = {"prompt" if who.before else "messages": list(self.given.messages)}
         if self.agent.plugins:
             given["turn"] = CLEARED
-        if who.before:
-            given["prompt"] = prompt
-        else:
-            given["messages"] = [*given.get("messages", ()), *prompt]
+        if self.agent.begins_with:
+            given = Beginning(given, copied(self.agent.begins_with))
         graph = nested_graph(who, self.agent.tool_executor.in_order, self.keeps, self.agent.store, self.name)
         self.thread.begin(self.invocation)
         return graph, given, {}, {"context": self.invocation}
@@ -127,13 +131,3 @@ def sessionless(agent: Agent) -> Agent:
             f"that: give the session_manager to what is around it"
         )
     return agent
-
-
-def _is_stored(frame: Frame, name: str) -> bool:
-    """Whether the conversation of the agent that the running node is has begun."""
-    scope = frame.attempt.scope
-    if scope.live.saver is None:
-        return False
-    call = call_of(name, "")
-    namespace = lasting(f"{frame.site.base}:{call_key(0, call)}")
-    return scope.live.saver.find_for_run(scope.thread_id, namespace, None)[1] is not None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphkit.types import Interrupt
+from graphkit_prebuilt.halting import halts_in, questions_in
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status, no_metrics, no_usage
 from graphkit_prebuilt.result import AgentResult
@@ -22,28 +23,32 @@ def result_of(
     outcome = values.get("outcome") or {}
     totals = values.get("totals") or {}
     results = dict(state.results)
-    for node, questions in _by_node(inv, interrupts, namespace).items():
+    for node, asked in _by_node(inv, interrupts, namespace).items():
+        halts, questions = halts_in(asked), questions_in(asked)
         results[node] = NodeResult(
             node=node,
-            status=Status.INTERRUPTED,
+            status=Status.HALTED if halts else Status.INTERRUPTED,
             interrupts=questions,
             result=AgentResult(
-                stop_reason="interrupt",
+                stop_reason=halts[0].stop_reason if halts else "interrupt",
                 message={"role": "assistant", "content": []},
-                interrupts=questions,
+                interrupts=questions or None,
+                halts=halts,
                 invocation_state=inv.invocation_state,
             ),
         )
+    halts = halts_in(interrupts)
     places = {name: place for place, name in enumerate(inv.source.nodes)}
     return inv.source.result_type.of(
         inv.source,
-        status=Status.INTERRUPTED if interrupts else state.status,
+        status=Status.HALTED if halts else Status.INTERRUPTED if interrupts else state.status,
         results=dict(sorted(results.items(), key=lambda item: places.get(item[1].node, 0))),
         accumulated_usage={**no_usage(), **totals.get("usage", {})},
         accumulated_metrics={**no_metrics(), **totals.get("metrics", {})},
         execution_count=totals.get("count", 0),
         execution_time=int(values.get("spent") or 0),
-        interrupts=list(interrupts),
+        interrupts=questions_in(interrupts),
+        halts=halts,
         execution_order=state.execution_order,
         reason=outcome.get("reason"),
         invocation_state=inv.invocation_state,

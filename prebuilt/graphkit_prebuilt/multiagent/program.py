@@ -2,7 +2,8 @@
 
     START -> __next__ -> members (one task for each execution) -> __next__ ... -> END
 
-`__next__` sees the results of everything that ran before it, so what it decides does not depend on who was faster.
+`__next__` sees the results of everything that ran before it, so what it decides does not depend on who was faster. A
+member that has run alone sees them too, and says itself who is next where nobody hears of it.
 Members are sent to in the order that it gives, which is that of their writes, results and questions.
 """
 
@@ -20,16 +21,20 @@ from graphkit.channels import (
     Topic,
 )
 from graphkit.constants import START, TAG_HIDDEN
-from graphkit.engine.program import Callee, NodeSpec, Program, Shape, Vocabulary
+from graphkit.engine.program import Callee, NodeSpec, Program, Seen, Shape, Vocabulary
 from graphkit.errors import NodeTimeoutError
 from graphkit.frame import Frame, running
 from graphkit.types import Interrupt
+from graphkit_prebuilt.halting import carry_out, questions_in
 from graphkit_prebuilt.log import Keyed
 from graphkit_prebuilt.loop import steps
+from graphkit_prebuilt.loop.invocation import here
 from graphkit_prebuilt.multiagent.edges import closing, opening
 from graphkit_prebuilt.multiagent.execution import execute, time_out
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
+from graphkit_prebuilt.multiagent.results import total
 from graphkit_prebuilt.multiagent.scheduling import NEXT, choose_next
+from graphkit_prebuilt.plugin_state import Stamped
 from graphkit_prebuilt.prompts import refused
 
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ def program_of(team: MultiAgentBase, *, opens: bool, closes: bool, admits: bool 
     channels = _channels()
     nodes = {NEXT: _node(team, NEXT, choose_next, metadata={"tags": [TAG_HIDDEN]})}
     for name in team.nodes:
-        nodes[name] = _node(team, name, execute, successors=(NEXT,), sees_state=True)
+        nodes[name] = _node(team, name, execute, sees_state=True)
         nodes[name].handler = _callee(team, name, time_out)
         nodes[name].handles = NodeTimeoutError
     return Program(
@@ -67,36 +72,27 @@ def program_of(team: MultiAgentBase, *, opens: bool, closes: bool, admits: bool 
 def _channels() -> dict[str, BaseChannel[Any]]:
     """`task`: what the turn was given; `new`: that it begins. Of the turn: `results` by key, `order` of the nodes,
     `totals` of usage, `spent` milliseconds, `own`, which the kind of orchestrator keeps, and `outcome`. Of the last
-    superstep: `ended` and `sends`. `app` is the user's, and stays."""
+    superstep: `ended` and `sends`. `app` is the user's, and stays. `plugins` and `turn` are what plugins keep."""
     return {
         "task": LastValue(Any, "task"),
         "new": EphemeralValue(bool, key="new"),
         "results": Keyed(dict, "results"),
         "order": BinaryOperatorAggregate(list, operator.add, "order"),
-        "totals": BinaryOperatorAggregate(dict, _total, "totals"),
+        "totals": BinaryOperatorAggregate(dict, total, "totals"),
         "spent": LastValue(int, "spent"),
         "own": Keyed(dict, "own"),
         "outcome": LastValue(dict, "outcome"),
         "ended": Topic(str, key="ended"),
         "sends": Topic(dict, key="sends"),
         "app": Keyed(dict, "app"),
+        "plugins": Stamped(dict, "plugins"),
+        "turn": Stamped(dict, "turn"),
     }
 
 
-def _total(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The sum of two totals: of numbers, or of dicts of numbers."""
-    total = dict(one)
-    for key, value in other.items():
-        before = total.get(key)
-        if before is None:
-            total[key] = value
-        else:
-            total[key] = _total(before, value) if isinstance(value, dict) else before + value
-    return total
-
-
 def _admit(questions: Sequence[Interrupt]) -> None:
-    raise refused(questions)
+    if asked := questions_in(questions):  # a new task leaves what was halted
+        raise refused(asked)
 
 
 def _node(team: MultiAgentBase, name: str, body: Body, **fields: Any) -> NodeSpec:
@@ -104,24 +100,42 @@ def _node(team: MultiAgentBase, name: str, body: Body, **fields: Any) -> NodeSpe
 
 
 def _callee(team: MultiAgentBase, name: str, body: Body) -> Callee:
-    """What a node does, in both colours."""
+    """What a node does, in both colours. It is part of a request, which everything in it finds in `here`."""
 
     def call(*args: Any) -> Any:
         frame = running(name)
-        return steps.blocking(body(_invocation(team, frame), frame, *args), frame.attempt.scope.depth)
+        inv = _entered(team, frame, args[0])
+        token = here.set(inv)
+        try:
+            return steps.blocking(body(inv, frame, *args), frame.attempt.scope.depth)
+        except BaseException as error:
+            carry_out(error)
+            raise
+        finally:
+            here.reset(token)
 
     async def acall(*args: Any) -> Any:
         frame = running(name)
-        return await steps.awaited(body(_invocation(team, frame), frame, *args), frame.attempt.scope.depth)
+        inv = _entered(team, frame, args[0])
+        token = here.set(inv)
+        try:
+            return await steps.awaited(body(inv, frame, *args), frame.attempt.scope.depth)
+        except BaseException as error:
+            carry_out(error)
+            raise
+        finally:
+            here.reset(token)
 
     return Callee(name, call, acall)
 
 
-def _invocation(team: MultiAgentBase, frame: Frame) -> TeamInvocation:
+def _entered(team: MultiAgentBase, frame: Frame, arg: Any) -> TeamInvocation:
     inv = frame.attempt.scope.live.context
-    if type(inv) is TeamInvocation and inv.source is team:
-        return inv
-    return TeamInvocation(source=team, invocation_state=inv if isinstance(inv, dict) else {})
+    if type(inv) is not TeamInvocation or inv.source is not team:
+        given = inv if isinstance(inv, dict) else {}
+        inv = TeamInvocation(source=team, invocation_state=given, thread_id=frame.attempt.scope.thread_id)
+    inv.values = arg.view if type(arg) is Seen else arg
+    return inv
 
 
 def _as_it_is(state: Any) -> Any:

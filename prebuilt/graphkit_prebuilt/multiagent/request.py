@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from graphkit.engine.request import End
 from graphkit.frame import Frame
 from graphkit.runs import undrained
-from graphkit.types import Overwrite, RunnableConfig
+from graphkit.types import Command, Overwrite, RunnableConfig
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.hooks.firing import heard
-from graphkit_prebuilt.loop.steps import Either, Steps
+from graphkit_prebuilt.host_thread import Taken
+from graphkit_prebuilt.loop.steps import Either, Steps, awaited, blocking, depth_below
 from graphkit_prebuilt.multiagent.dicts import TeamDicts
 from graphkit_prebuilt.multiagent.events import (
     AfterMultiAgentInvocationEvent,
@@ -22,7 +23,10 @@ from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.nested import Tell
 from graphkit_prebuilt.multiagent.outcome import result_of
 from graphkit_prebuilt.multiagent.results import MultiAgentResult
+from graphkit_prebuilt.plugin_state import CLEARED
 from graphkit_prebuilt.prompts import Given, read_prompt, refused
+from graphkit_prebuilt.request import with_update
+from graphkit_prebuilt.resuming import Resumption
 from graphkit_prebuilt.running import DictForm, GraphRequest, Start
 
 if TYPE_CHECKING:
@@ -61,10 +65,15 @@ class TeamRequest(GraphRequest[MultiAgentResult]):
         self.team = team
         self.task = task
         self.given = read_prompt(task)
-        self.thread_id = team.thread_id_of(thread_id)
+        self.thread = team.thread(thread_id)
+        self.thread_id = self.thread.id
         self.invocation = TeamInvocation(
-            source=team, invocation_state=invocation_state, show=_emit if live else None
+            source=team,
+            thread_id=self.thread_id,
+            invocation_state=invocation_state,
+            show=_emit if live else None,
         )
+        self._taken: Taken | None = None
 
     @property
     def config(self) -> RunnableConfig:
@@ -74,27 +83,40 @@ class TeamRequest(GraphRequest[MultiAgentResult]):
         return config
 
     def _begin(self) -> Start:
-        graph = self.team.graph_for(*self._heard())
-        return graph, self._input(self.given), self.config, {"context": self.invocation}
+        graph, given = self.team.graph_for(*self._heard()), self._input(self.given)
+        self.thread.begin(self.invocation)
+        return graph, given, self.config, {"context": self.invocation}
 
     def _heard(self) -> tuple[bool, bool]:
         """Whether anybody hears that a turn goes on, and that it comes to rest."""
         inv = self.invocation
-        return heard(inv, BeforeMultiAgentInvocationEvent), heard(
+        return heard(inv, BeforeMultiAgentInvocationEvent), bool(self.team.plugins) or heard(
             inv, AfterMultiAgentInvocationEvent, MultiAgentResultEvent
         )
 
     def _input(self, given: Given) -> Any:
         if given.kind == "answers":
-            return given.answers
+            writes = self._take()
+            return with_update(given.answers, writes) if writes else given.answers
         if given.kind == "nothing":
-            if given.empty and (questions := self.team.thread(self.thread_id).interrupts):
+            if given.empty and (questions := self.thread.interrupts):
                 raise refused(questions)
-            return None
+            writes = self._take() if self.thread.is_changed and self.thread.snapshot.next else {}
+            return Command(update=writes) if writes else None
         task = self.task
         if not isinstance(task, str):
             task = [block for message in given.messages for block in message["content"]]
-        return {**ANEW, "task": task}
+        cleared = {"turn": CLEARED} if self.team.plugins else {}
+        return {**ANEW, **self._take(), **cleared, "task": task}
+
+    def _take(self) -> dict[str, Any]:
+        self._taken = self.thread.take(new_turn=False)
+        return self._taken.writes
+
+    def _leave(self) -> None:
+        if self._taken is not None and not self.invocation.values:  # no task has run: nothing was stored
+            self.thread.give_back(self._taken)
+        self.thread.end(self.invocation)
 
     def _result_of(self, end: End) -> MultiAgentResult:
         undrained(end)
@@ -102,6 +124,32 @@ class TeamRequest(GraphRequest[MultiAgentResult]):
 
     def _dict_form(self) -> DictForm:
         return TeamDicts()
+
+
+class TeamResumeRequest(TeamRequest):
+    """`team.resume(plugin, data)`: halted nodes run again as the plugin directs."""
+
+    def __init__(
+        self,
+        team: MultiAgentBase,
+        plugin: str | None,
+        data: Any,
+        invocation_state: dict[str, Any] | None,
+        thread_id: str | None,
+    ) -> None:
+        super().__init__(team, None, invocation_state, thread_id)
+        self._resumption = Resumption(self.thread, plugin, data)
+
+    def run(self) -> MultiAgentResult:
+        blocking(self._resumption.steps(), depth_below())
+        return super().run()
+
+    async def arun(self) -> MultiAgentResult:
+        await awaited(self._resumption.steps())
+        return await super().arun()
+
+    def _input(self, given: Given) -> Any:
+        return self._resumption.command(self._take())
 
 
 class NestedTeamRequest(TeamRequest):
@@ -116,9 +164,11 @@ class NestedTeamRequest(TeamRequest):
         *,
         keeps: bool,
         tell: Tell | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(team, task, invocation_state)
         self.keeps = keeps
+        self.name = name
         self.invocation.fresh = not keeps
         if tell is not None:
             self.invocation.show = lambda frame, event: tell(event)
@@ -129,8 +179,10 @@ class NestedTeamRequest(TeamRequest):
         return result
 
     def _begin(self) -> Start:
-        graph = self.team.nested_graph(*self._heard(), keeps=self.keeps)
-        return graph, self._input(self.given), {}, {"context": self.invocation}
+        graph = self.team.nested_graph(*self._heard(), keeps=self.keeps, name=self.name)
+        given = self._input(self.given)
+        self.thread.begin(self.invocation)
+        return graph, given, {}, {"context": self.invocation}
 
 
 def _emit(frame: Frame | None, event: BaseHookEvent) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar, cast
 
 from graphkit.errors import RecordedError
 from graphkit.types import Interrupt
+from graphkit_prebuilt.halting import Halt, Halted
 from graphkit_prebuilt.result import AgentResult
 from graphkit_prebuilt.streaming import Metrics, Usage
 
@@ -32,8 +33,28 @@ def added(one: T, other: Mapping[str, Any]) -> T:
     return cast(T, total)
 
 
+def most(one: T, other: Mapping[str, Any]) -> T:
+    """The greater number of two, key by key."""
+    total: Any = dict(one)
+    for key, value in other.items():
+        total[key] = max(total.get(key, 0), value)
+    return cast(T, total)
+
+
+def total(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The sum of two totals: of numbers, or of dicts of numbers."""
+    both = dict(one)
+    for key, value in other.items():
+        before = both.get(key)
+        if before is None:
+            both[key] = value
+        else:
+            both[key] = total(before, value) if isinstance(value, dict) else before + value
+    return both
+
+
 class Status(Enum):
-    """Where a node, or a whole turn, stands. Values: Strands', and `CANCELLED`."""
+    """Where a node, or a whole turn, stands. Values: Strands', `CANCELLED` and `HALTED`."""
 
     PENDING = "pending"
     EXECUTING = "executing"
@@ -41,6 +62,7 @@ class Status(Enum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     CANCELLED = "cancelled"
+    HALTED = "halted"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,13 +127,15 @@ class NodeResult:
 
 
 @dataclass(slots=True, kw_only=True)
-class MultiAgentResult:
+class MultiAgentResult(Halted):
     """What a turn of an orchestrator came to.
 
     `results` are the last ones of the nodes that were executed, by their ids, in the order in which the nodes were
     added; `execution_order` has a node for each execution. Usage, metrics, `execution_count` and `execution_time`
     (milliseconds, without the time in which answers were waited for) are those of the whole turn. `interrupts` are the
-    open questions. `reason` says why the turn has ended, where its nodes do not: which limit was reached.
+    open questions. `halts` are what has halted it or a member, in the order of the nodes: then its status is `HALTED`,
+    also beside questions, and the first of them is what `stop_reason`, `data`, `resumable` and `plugin` tell of.
+    `reason` says why the turn has ended, where its nodes do not: which limit was reached.
     `invocation_state` is the very object that the call was given.
     """
 
@@ -125,6 +149,12 @@ class MultiAgentResult:
     execution_order: list[Any] = field(default_factory=list)
     reason: str | None = None
     invocation_state: dict[str, Any] = field(default_factory=dict)
+    halts: Sequence[Halt] = ()
+
+    @property
+    def stop_reason(self) -> str | None:
+        """That of the halt; None without one."""
+        return self.halts[0].stop_reason if self.halts else None
 
     @classmethod
     def of(cls, team: Any, **fields: Any) -> Self:

@@ -7,18 +7,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from graphkit.engine.program import Seen
 from graphkit.frame import Frame
 from graphkit.types import Command, Send
 from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.steps import Steps
-from graphkit_prebuilt.multiagent.edges import end
-from graphkit_prebuilt.multiagent.events import BeforeMultiAgentInvocationEvent, MultiAgentHandoffEvent
+from graphkit_prebuilt.multiagent.edges import end, outcome
+from graphkit_prebuilt.multiagent.events import (
+    AfterMultiAgentInvocationEvent,
+    BeforeMultiAgentInvocationEvent,
+    MultiAgentHandoffEvent,
+    MultiAgentResultEvent,
+)
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.nodes import Visit
-from graphkit_prebuilt.multiagent.results import Status
+from graphkit_prebuilt.multiagent.results import Status, total
+from graphkit_prebuilt.multiagent.state import MultiAgentState
 from graphkit_prebuilt.multiagent.turns import Choice, Turn
 
 NEXT: Final = "__next__"
+ALONE: Final = "alone"
+"""What a node is told of its execution if it is the only one of its superstep."""
 
 
 def choose_next(inv: TeamInvocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Any]:
@@ -28,45 +37,99 @@ def choose_next(inv: TeamInvocation, frame: Frame, view: Mapping[str, Any]) -> S
     if begins and heard(inv, BeforeMultiAgentInvocationEvent):
         event = BeforeMultiAgentInvocationEvent(team, invocation_state=inv.invocation_state, state=state)
         yield from fire(inv, event, "before_turn")
-    ended: Sequence[str] = view.get("ended") or ()
-    choice = yield from _chosen(
-        inv,
-        view,
-        Turn(
-            state=state,
-            begins=begins,
-            ended=ended,
-            sends=visits_in(view.get("sends") or ()),
-            own=view.get("own") or {},
-            invocation_state=inv.invocation_state,
-        ),
-    )
-    spent = inv.spent(view)
-    visits = choice.visits
-    if visits and team.execution_timeout is not None and spent >= team.execution_timeout * 1000:
-        visits, choice.failed = (), f"the execution timeout of {team.execution_timeout} s was reached"
-    writes: dict[str, Any] = {"spent": spent}
-    if choice.own:
-        writes["own"] = dict(choice.own)
+    turn = _turn(inv, view, state, begins)
+    choice = yield from _chosen(inv, turn)
+    writes, visits = _settled(inv, view, choice)
     if not visits:
         yield from end(inv, frame, view, writes, choice.failed)
         return Command(update=writes)
-    if ended and heard(inv, MultiAgentHandoffEvent):
+    if turn.ended and heard(inv, MultiAgentHandoffEvent):
         handoff = MultiAgentHandoffEvent(
             team,
-            sources=list(dict.fromkeys(state.results[key].node for key in ended)),
+            sources=list(dict.fromkeys(state.results[key].node for key in turn.ended)),
             targets=list(dict.fromkeys(visit.node for visit in visits)),
             message=choice.message,
             invocation_state=inv.invocation_state,
             state=state,
         )
         yield from fire(inv, handoff, "handoff")
+    return _started(inv, writes, visits)
+
+
+def go_on(inv: TeamInvocation, frame: Frame, seen: Seen, writes: dict[str, Any]) -> Command[Any]:
+    """What a node that has ended writes, and what follows: `__next__`. Where it has run alone, nobody hears of what
+    follows, and no user code is to be asked, that is said here: a superstep less."""
+    team, view = inv.source, seen.view
+    if (
+        not seen.arg.get(ALONE)
+        or team.plugins
+        or heard(inv, MultiAgentHandoffEvent, AfterMultiAgentInvocationEvent, MultiAgentResultEvent)
+    ):
+        return Command(update=writes, goto=NEXT)
+    after = {
+        **view,
+        "results": {**(view.get("results") or {}), **writes["results"]},
+        "order": [*(view.get("order") or ()), *writes["order"]],
+        "own": {**(view.get("own") or {}), **writes.get("own", {})},
+        "totals": total(view.get("totals") or {}, writes["totals"]),
+        "ended": writes["ended"],
+        "sends": writes.get("sends"),
+    }
+    chosen = _chosen(inv, _turn(inv, after, inv.state(after, frame), False))
+    try:
+        next(chosen)
+    except StopIteration as stop:
+        choice: Choice = stop.value
+    except Exception:  # it is for `__next__` to fail: the node has not
+        return Command(update=writes, goto=NEXT)
+    else:
+        chosen.close()
+        return Command(update=writes, goto=NEXT)
+    more, visits = _settled(inv, view, choice)
+    own = {**writes.get("own", {}), **more.pop("own", {})}
+    writes = {key: value for key, value in writes.items() if key not in ("ended", "sends")} | more
+    if own:
+        writes["own"] = own
+    if visits:
+        return _started(inv, writes, visits)
+    writes["outcome"] = outcome(choice.failed)
+    return Command(update=writes)
+
+
+def _turn(inv: TeamInvocation, view: Mapping[str, Any], state: MultiAgentState, begins: bool) -> Turn:
+    return Turn(
+        state=state,
+        begins=begins,
+        ended=view.get("ended") or (),
+        sends=visits_in(view.get("sends") or ()),
+        own=view.get("own") or {},
+        invocation_state=inv.invocation_state,
+    )
+
+
+def _settled(
+    inv: TeamInvocation, view: Mapping[str, Any], choice: Choice
+) -> tuple[dict[str, Any], Sequence[Visit]]:
+    """What is written of a choice, and whom it lets run: nobody, and the turn has failed, if its time is over."""
+    limit, spent, visits = inv.source.execution_timeout, inv.spent(view), choice.visits
+    if visits and limit is not None and spent >= limit * 1000:
+        visits, choice.failed = (), f"the execution timeout of {limit} s was reached"
+    writes: dict[str, Any] = {"spent": spent}
+    if choice.own:
+        writes["own"] = dict(choice.own)
+    return writes, visits
+
+
+def _started(inv: TeamInvocation, writes: dict[str, Any], visits: Sequence[Visit]) -> Command[Any]:
     inv.counted = time.perf_counter()
-    limit = _timeout(inv, spent)
-    return Command(update=writes, goto=[Send(visit.node, visit.plain, timeout=limit) for visit in visits])
+    limit = _timeout(inv, writes["spent"])
+    alone = {ALONE: True} if len(visits) == 1 else {}
+    return Command(
+        update=writes, goto=[Send(visit.node, {**visit.plain, **alone}, timeout=limit) for visit in visits]
+    )
 
 
-def _chosen(inv: TeamInvocation, view: Mapping[str, Any], turn: Turn) -> Steps[Choice]:
+def _chosen(inv: TeamInvocation, turn: Turn) -> Steps[Choice]:
     """Who is next. After a node that was not executed to its end, nobody."""
     failed = [key for key in turn.ended if turn.state.results[key].status is Status.FAILED]
     if failed:
@@ -88,7 +151,8 @@ def _timeout(inv: TeamInvocation, spent: int) -> float | None:
 def visits_in(sends: Iterable[Mapping[str, Any]]) -> list[Visit]:
     """The executions that functions have sent for, in order. Those of one node run side by side, each under a key of
     its own."""
-    found = list(sends)
+    if not (found := list(sends)):
+        return []
     several = {node for node, count in Counter(send["node"] for send in found).items() if count > 1}
     numbers: Counter[str] = Counter()
     visits = []

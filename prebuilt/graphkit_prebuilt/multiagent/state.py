@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from graphkit_prebuilt.multiagent.results import NodeResult, Status
 from graphkit_prebuilt.state import AgentState
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.multiagent.nodes import Node
+
+
+_COMPLETED: Final = Status.COMPLETED.value
 
 
 class Results(Mapping[str, NodeResult]):
@@ -82,7 +85,10 @@ class MultiAgentState:
     def is_completed(self, node_id: str) -> bool:
         """Whether one of the node's results is complete."""
         stored = self.values.get("results") or {}
-        return any(stored[key]["status"] == Status.COMPLETED.value for key in self.keys_of(node_id))
+        only = stored.get(node_id)
+        if only is not None and only["status"] == _COMPLETED:
+            return True
+        return any(stored[key]["status"] == _COMPLETED for key in self.keys_of(node_id))
 
     @property
     def status(self) -> Status:

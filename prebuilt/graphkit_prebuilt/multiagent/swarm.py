@@ -109,7 +109,7 @@ class Swarm(MultiAgentBase):
         handoff = turn.own.get("handoff")
         if handoff is None:
             return Choice()
-        failed = self._exceeded([node.node_id for node in turn.state.execution_order])
+        failed = self._exceeded(turn.state.values.get("order") or ())
         if failed is not None:
             return Choice(failed=failed)
         return Choice(
@@ -169,7 +169,7 @@ class Swarm(MultiAgentBase):
     def _known(self, visit: Visit, state: MultiAgentState) -> list[str]:
         """What there is to know about the team."""
         known = []
-        times = Counter(node.node_id for node in state.execution_order)
+        times = Counter(state.values.get("order") or ())
         if times:  # each once, so that it does not grow with the number of handoffs
             before = [name if count == 1 else f"{name} ({count} times)" for name, count in times.items()]
             known.append(f"Agents that have worked on it: {', '.join(before)}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from graphkit.engine.request import Position
-from graphkit.snapshot import Viewer
-from graphkit.types import Interrupt, RunnableConfig, StateSnapshot
+from graphkit_prebuilt.directive import ResumeDirective, Way, way_of_team
+from graphkit_prebuilt.halting import Halt
+from graphkit_prebuilt.host_thread import HostThread, Within
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.outcome import result_of
 from graphkit_prebuilt.multiagent.state import MultiAgentState
@@ -15,14 +15,17 @@ from graphkit_prebuilt.multiagent.state import MultiAgentState
 if TYPE_CHECKING:
     from graphkit_prebuilt.hooks.event import BaseHookEvent
     from graphkit_prebuilt.multiagent.base import MultiAgentBase
+    from graphkit_prebuilt.plugins import MultiAgentPlugin
 
 
-class TeamThread:
+class TeamThread(HostThread):
     """The thread `id` of an orchestrator: the calls of the orchestrator on it, and what it holds."""
 
-    def __init__(self, team: MultiAgentBase, id: str) -> None:
+    kind = "team"
+
+    def __init__(self, team: MultiAgentBase, id: str, within: Within | None = None) -> None:
+        super().__init__(team, id, within)
         self.team = team
-        self.id = id
 
     def __repr__(self) -> str:
         return f"TeamThread({self.team.id!r}, {self.id!r})"
@@ -55,17 +58,25 @@ class TeamThread:
         """`team.stream_async(task)` on this thread."""
         return self.team.stream_async(task, invocation_state, thread_id=self.id)
 
+    def resume(
+        self,
+        plugin_name: str | None = None,
+        data: Any = None,
+        invocation_state: dict[str, Any] | None = None,
+    ) -> Any:
+        """`team.resume(plugin_name, data)` on this thread."""
+        return self.team.resume(plugin_name, data, invocation_state, thread_id=self.id)
+
+    async def resume_async(
+        self,
+        plugin_name: str | None = None,
+        data: Any = None,
+        invocation_state: dict[str, Any] | None = None,
+    ) -> Any:
+        """`team.resume_async(plugin_name, data)` on this thread."""
+        return await self.team.resume_async(plugin_name, data, invocation_state, thread_id=self.id)
+
     # What it holds
-
-    @property
-    def config(self) -> RunnableConfig:
-        """What addresses this thread in `team.graph`."""
-        return {"configurable": {"thread_id": self.id}}
-
-    @property
-    def snapshot(self) -> StateSnapshot:
-        """The thread as it is stored; its values are not to be changed."""
-        return Viewer(self.team.graph, self.team.saver).peek(Position(self.id))
 
     @property
     def state(self) -> MultiAgentState:
@@ -78,11 +89,13 @@ class TeamThread:
         snapshot = self.snapshot
         return result_of(TeamInvocation(source=self.team), snapshot.values, snapshot.interrupts)
 
-    @property
-    def interrupts(self) -> list[Interrupt]:
-        """The open questions."""
-        return list(self.snapshot.interrupts)
-
     def delete(self) -> None:
         """Forget the thread, and all that is stored of it. Raises `ConcurrencyException` while a turn runs."""
         self.team.saver.delete_thread(self.id)
+        self.pieces = {}
+
+    def at_rest(self) -> TeamInvocation:
+        return TeamInvocation(source=self.team, thread_id=self.id, thread=self)
+
+    def way_of(self, directive: ResumeDirective, halts: Mapping[str, Halt], plugin: MultiAgentPlugin) -> Way:
+        return way_of_team(directive, plugin)

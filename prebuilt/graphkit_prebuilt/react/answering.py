@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
-from uuid import uuid4
 
 from graphkit.errors import StructuredOutputException
 from graphkit.frame import Frame
+from graphkit.graph.message import new_id
 from graphkit.responses import ResponseSchema
 from graphkit.runtime import config_of
 from graphkit_prebuilt.assembly import Assembly
@@ -70,7 +70,7 @@ def answered(
         message_id = None
         yield Stream(chunks, each=_feeding(assembly))
     else:
-        message_id = str(uuid4())
+        message_id = new_id()
 
         def show(chunk: Any) -> None:
             assembly.feed(chunk)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, get_args, get_origin
 
@@ -60,7 +60,7 @@ class CallContext(ToolContext):
 
     state: Any = None
     frame: Frame | None = None
-    tools: tuple[Any, ...] = field(default=())
+    tools: Collection[Any] = ()
     given_config: Mapping[str, Any] | None = None
 
     def get(self, key: str) -> Any:

@@ -120,6 +120,8 @@ def _dressed(given: Any) -> Any:
 
 
 def _chat(message: Any) -> Any:
+    if type(message) is ChatMessage:
+        return message
     if type(message) is dict:
         return ChatMessage(message)
     if isinstance(message, str):

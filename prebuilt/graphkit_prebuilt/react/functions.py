@@ -46,7 +46,7 @@ def graph_tool(thing: Any) -> AgentTool:
 def graph_tools(tools: Any) -> dict[str, AgentTool]:
     """These tools by name. Raises as `graph_tool` does, and `ValueError` if two have the same name."""
     box = ToolRegistry()
-    box.process([graph_tool(thing) for thing in tools])
+    box.process_tools([graph_tool(thing) for thing in tools])
     return box.registry
 
 

@@ -119,8 +119,7 @@ class Answering:
     def _wants_more(self, view: Mapping[str, Any], message: Any) -> bool:
         """Whether the steps that are left do not suffice for what the model wants."""
         left = view.get("remaining_steps")
-        calls = calls_of(message)
-        if left is None or left >= 2 or not calls:
+        if left is None or left >= 2 or not (calls := calls_of(message)):
             return False
         return left < 1 or not all(call["name"] in self.direct for call in calls)
 
@@ -196,6 +195,8 @@ class Route:
         if calls:
             if not self.sends:
                 return "tools"
+            if messages[-1] is message:  # nobody has answered any of them
+                return [Send("tools", number) for number in range(len(calls))]
             numbers = [number for number, call in enumerate(calls_of(message)) if call in calls]
             return [Send("tools", number) for number in numbers]
         # A hook after the model may have answered the calls itself.

@@ -34,19 +34,27 @@ _ROLES: Final = {
     "function": "tool",
 }
 
+_NO_CALLS: Final = ("human", "tool", "system")
+"""The types of LangChain's objects that call no tools."""
 
-_DICTS: Final = (dict, ChatMessage)
+DICTS: Final = (dict, ChatMessage)
 
 
 def role_of(message: Any) -> str:
     """ "user", "assistant", "system" or "tool". Raises `ValueError` for what is no message."""
-    named = item(message, "role") or item(message, "type")
-    role = _ROLES.get(named) if isinstance(named, str) else None
-    if role is None:
-        raise ValueError(
-            f"{message!r:.200} is no message of a conversation: it needs a role (user, assistant, system, tool)"
-        )
-    return role
+    if isinstance(message, dict):
+        role = _role(message.get("role") or message.get("type"))
+    else:  # an object of LangChain has no role, and takes long to say so
+        role = _role(getattr(message, "type", None)) or _role(getattr(message, "role", None))
+    if role is not None:
+        return role
+    raise ValueError(
+        f"{message!r:.200} is no message of a conversation: it needs a role (user, assistant, system, tool)"
+    )
+
+
+def _role(named: Any) -> str | None:
+    return _ROLES.get(named) if isinstance(named, str) else None
 
 
 def item(message: Any, key: str) -> Any:
@@ -65,7 +73,11 @@ def style_of(message: Any) -> Style:
 
 def calls_of(message: Any) -> list[ToolCall]:
     """The calls of tools in a message, in its order."""
-    if isinstance(message, dict) and style_of(message) == "blocks":
+    if (
+        isinstance(message, dict)
+        and not isinstance(message.get("content"), str)
+        and style_of(message) == "blocks"
+    ):
         uses = [part["toolUse"] for part in message["content"] if "toolUse" in part]
         return [_call(use["name"], use["input"], use["toolUseId"]) for use in uses]
     return [_read_call(call) for call in item(message, "tool_calls") or ()]
@@ -85,7 +97,8 @@ def last_answer(messages: Sequence[Any]) -> tuple[Any, list[ToolCall]]:
     answered: set[Any] = set()
     for message in reversed(messages):
         if role_of(message) == "assistant":
-            return message, [call for call in calls_of(message) if call["id"] not in answered]
+            calls = calls_of(message)
+            return message, [call for call in calls if call["id"] not in answered] if answered else calls
         answered.update(answered_by(message))
     return None, []
 
@@ -100,10 +113,17 @@ def completed(messages: Iterable[Any]) -> Iterator[Any]:
                 yield from _filled(open_calls)
             for answered in found:
                 open_calls.pop(answered, None)
-        if not (type(message) in _DICTS and "tool_calls" not in message and type(message["content"]) is str):
+        if _may_call(message):
             open_calls.update((call["id"], call) for call in calls_of(message))
         yield message
     yield from _filled(open_calls)
+
+
+def _may_call(message: Any) -> bool:
+    """Whether it is worth looking for calls in a message: all of a conversation is read for every answer."""
+    if isinstance(message, dict):
+        return "tool_calls" in message or not isinstance(message.get("content"), str)
+    return getattr(message, "type", None) not in _NO_CALLS
 
 
 def _filled(open_calls: dict[Any, ToolCall]) -> Iterator[dict[str, Any]]:
@@ -122,18 +142,38 @@ def converse_of(messages: Iterable[Any]) -> tuple[list[Message], list[SystemCont
     """The conversation in content blocks, and what the system messages in it say. The results of one message's calls
     are one message; a call that has none gets an error result.
 
-    All of it is read for every answer of a model, so the usual messages, dicts with text, are read in one look.
+    All of it is read for every answer of a model, so what long conversations are made of, dicts with text that call
+    tools and that have their results, is read here, in one look.
     """
     said: list[Any] = []
     system: list[Any] = []
     open_calls: dict[Any, Any] = {}
     results: list[Any] | None = None  # the blocks of the last message, if that is one of results
     for message in messages:
-        role, blocks = _plain(message) or _read(message)
+        is_plain = type(message) in DICTS and type(message.get("content")) is str
+        role = message.get("role") if is_plain else None
+        if role == "tool" and (open_calls or results is not None):
+            open_calls.pop(message["tool_call_id"], None)
+            if results is None:
+                results = []
+                said.append({"role": "user", "content": results})
+            results.append(_result_block(message))
+            continue
+        role, blocks = (_plain(message, role) if is_plain else None) or _read(message)
+        if role == "assistant":
+            if open_calls:
+                _close(open_calls, said, results)
+            if blocks:
+                said.append({"role": role, "content": blocks})
+                results = None
+                for block in blocks:
+                    if "toolUse" in block:
+                        open_calls[block["toolUse"]["toolUseId"]] = block
+            continue
         if role == "system":
             system += blocks
             continue
-        if role == "user" and (open_calls or results is not None):  # a provider wants them in one message
+        if open_calls or results is not None:  # a provider wants them in one message
             for block in blocks:
                 if "toolResult" in block:
                     open_calls.pop(block["toolResult"]["toolUseId"], None)
@@ -143,17 +183,9 @@ def converse_of(messages: Iterable[Any]) -> tuple[list[Message], list[SystemCont
                     results = []
                     said.append({"role": "user", "content": results})
                 results.append(block)
-            continue
-        if open_calls:
-            _close(open_calls, said, results)
-        if not blocks:
-            continue
-        said.append({"role": role, "content": blocks})
-        results = blocks if "toolResult" in blocks[-1] else None
-        if role == "assistant" and "toolUse" in blocks[-1]:
-            open_calls = {
-                block["toolUse"]["toolUseId"]: block["toolUse"] for block in blocks if "toolUse" in block
-            }
+        elif blocks:
+            said.append({"role": role, "content": blocks})
+            results = blocks if "toolResult" in blocks[-1] else None
     if open_calls:
         _close(open_calls, said, results)
     return said, system
@@ -180,18 +212,12 @@ def _read(message: Any) -> tuple[str, list[Any]]:
     return role, blocks
 
 
-def _plain(message: Any) -> tuple[str, list[Any]] | None:
+def _plain(message: Mapping[str, Any], role: Any) -> tuple[str, list[Any]] | None:
     """The role and the blocks of a dict in the style of chat APIs whose content is text."""
-    if type(message) not in _DICTS:
-        return None
-    content, role = message.get("content"), message.get("role")
-    if type(content) is not str:
-        return None
-    blocks: list[Any] = [{"text": content}] if content else []
     if role == "tool":
-        status = message.get("status", "success")
-        result = {"toolUseId": message["tool_call_id"], "status": status, "content": blocks}
-        return "user", [{"toolResult": result}]
+        return "user", [_result_block(message)]
+    content = message["content"]
+    blocks: list[Any] = [{"text": content}] if content else []
     if role == "user":
         return role, blocks
     if role != "assistant":
@@ -201,6 +227,18 @@ def _plain(message: Any) -> tuple[str, list[Any]] | None:
             return None
         blocks.append({"toolUse": {"toolUseId": call["id"], "name": call["name"], "input": call["args"]}})
     return role, blocks
+
+
+def _result_block(message: Mapping[str, Any]) -> Any:
+    """The same for the result of a call: its block."""
+    content = message["content"]
+    return {
+        "toolResult": {
+            "toolUseId": message["tool_call_id"],
+            "status": message.get("status", "success"),
+            "content": [{"text": content}] if content else [],
+        }
+    }
 
 
 def _tool_uses(message: Any, blocks: Sequence[Any]) -> list[Any]:

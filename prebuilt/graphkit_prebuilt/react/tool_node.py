@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from graphkit.annotations import choices, hints_of_function
 from graphkit.calling import TaskFuture, call
 from graphkit.constants import END, RETURN
 from graphkit.engine.program import Callee, NodeSpec, Shape
@@ -17,6 +16,7 @@ from graphkit_prebuilt.content import ToolUse, tool_result
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
 from graphkit_prebuilt.react.arguments import CallContext
 from graphkit_prebuilt.react.functions import graph_tools
+from graphkit_prebuilt.react.handling import Handles, about_arguments, handled_by, told
 from graphkit_prebuilt.react.reading import (
     Style,
     ToolCall,
@@ -26,18 +26,13 @@ from graphkit_prebuilt.react.reading import (
     last_answer,
     style_of,
 )
+from graphkit_prebuilt.react.wrapping import ToolCallRequest, Wrapper, Wrapping
 from graphkit_prebuilt.react.writing import result
 from graphkit_prebuilt.tools.schema import not_an_object
 from graphkit_prebuilt.tools.tool import AgentTool
-from graphkit_prebuilt.tools.values import error_result, result_of, text_of
+from graphkit_prebuilt.tools.values import result_of, text_of
 
-Handles = bool | str | Callable[..., str] | type[Exception] | tuple[type[Exception], ...]
 WITH_CONTEXT: Final = "tool_call_with_context"
-
-
-def _about_arguments(error: ToolInvocationError) -> str:
-    """What a node does that is not told how: arguments that do not fit are the model's to mend."""
-    return error_result("", error.source)["content"][0]["text"]
 
 
 class ToolNode:
@@ -53,6 +48,11 @@ class ToolNode:
     classes are those that are handled. By default those are calls whose arguments do not fit. A call of a tool that
     does not exist always has an error result. A question passes.
 
+    `wrap_tool_call(request, execute)` is called instead of each call and returns its result, a message or a `Command`:
+    it may have the call executed, `execute(request)`, or another one (`request.override(tool_call=...)`), as often as
+    it likes, or return a result of its own, also for a tool that does not exist. `awrap_tool_call` is an `async def`
+    for asynchronous runs; one of them serves both. What it raises is handled as what a tool raises.
+
     It can be called without a graph too (`invoke`, `ainvoke`). Names: LangGraph's.
     """
 
@@ -61,14 +61,18 @@ class ToolNode:
         tools: Sequence[Any],
         *,
         name: str = "tools",
-        handle_tool_errors: Handles = _about_arguments,
+        handle_tool_errors: Handles = about_arguments,
         messages_key: str = "messages",
+        wrap_tool_call: Wrapper | None = None,
+        awrap_tool_call: Wrapper | None = None,
     ) -> None:
         self.name = name
         self.messages_key = messages_key
         self.tools_by_name: dict[str, AgentTool] = graph_tools(tools)
         self.handle_tool_errors = handle_tool_errors
-        self._handled = _handled_by(handle_tool_errors)
+        self._handled = handled_by(handle_tool_errors)
+        self._wrapping = Wrapping(wrap_tool_call, awrap_tool_call)
+        self._cancelled = threading.Event()  # never: nothing cancels a single call of a graph
 
     # The node
 
@@ -157,34 +161,58 @@ class ToolNode:
     ) -> Steps[Any]:
         """The steps of one call, to a message with its result, or the `Command` (or the list of both) that the tool
         has returned."""
-        use = ToolUse(name=one["name"], toolUseId=one["id"], input=one["args"])
+        if not self._wrapping:
+            return self._served(one, self._context(one, state, frame, config), style)
+        return self._wrapped(one, self._context(one, state, frame, config), style)
+
+    def _context(self, one: ToolCall, state: Any, frame: Frame | None, config: Any) -> CallContext:
+        return CallContext(
+            ToolUse(name=one["name"], toolUseId=one["id"], input=one["args"]),
+            cancel_signal=self._cancelled,
+            state=state,
+            frame=frame,
+            tools=self.tools_by_name.values(),
+            given_config=config,
+        )
+
+    def _served(self, one: ToolCall, context: CallContext, style: Style) -> Steps[Any]:
         tool = self.tools_by_name.get(one["name"])
         if tool is None:
             known = ", ".join(self.tools_by_name) or "none"
             text = f"Error: there is no tool named {one['name']!r}. The tools are: {known}."
             return result(style, one, tool_result(one["id"], "error", text))
-        context = CallContext(
-            use, state=state, frame=frame, tools=tuple(self.tools_by_name.values()), given_config=config
-        )
         try:
             if not isinstance(one["args"], dict):
                 raise ToolInvocationError(one["name"], ValueError(not_an_object(one["args"])), one["args"])
             value = yield from tool.take(context, _unseen)
         except Exception as error:
-            if not isinstance(error, self._handled):
-                raise
-            return result(style, one, tool_result(one["id"], "error", self._told(error)))
+            return self._failed(one, error, style)
         return self._shown(one, tool, value, style)
 
-    def _told(self, error: Exception) -> str:
-        """What the model is told of an error that is handled."""
-        handles = self.handle_tool_errors
-        if isinstance(handles, str):
-            return handles
-        if callable(handles) and not isinstance(handles, type):
-            return handles(error)
-        source = error.source if isinstance(error, ToolInvocationError) else error
-        return error_result("", source)["content"][0]["text"]
+    def _wrapped(self, one: ToolCall, context: CallContext, style: Style) -> Steps[Any]:
+        def serve(request: ToolCallRequest) -> Steps[Any]:
+            call = request.tool_call
+            inner = self._context(call, request.state, context.frame, context.given_config)
+            return self._served(call, inner, style)
+
+        request = ToolCallRequest(one, self.tools_by_name.get(one["name"]), context.state, context.runtime)
+        try:
+            value = yield from self._wrapping.steps(request, serve)
+        except Exception as error:
+            return self._failed(one, error, style)
+        outputs = value if isinstance(value, list) else [value]
+        if not outputs or not all(map(_is_output, outputs)):
+            raise InvalidUpdateError(
+                f"wrap_tool_call= of ToolNode {self.name!r} returned for a call of {one['name']!r} what is no message "
+                f"with a result and no Command: {value!r:.200}"
+            )
+        return value
+
+    def _failed(self, one: ToolCall, error: Exception, style: Style) -> Any:
+        """The result of a call that has failed, if such an error is handled."""
+        if not isinstance(error, self._handled):
+            raise error
+        return result(style, one, tool_result(one["id"], "error", told(self.handle_tool_errors, error)))
 
     def _shown(self, one: ToolCall, tool: AgentTool, value: Any, style: Style) -> Any:
         if isinstance(value, Command):
@@ -255,32 +283,6 @@ def _restyled(message: Any, one: ToolCall, style: Style) -> Any:
 
     said, _ = converse_of([message])
     return result(style, one, said[0]["content"][0]["toolResult"])
-
-
-def _handled_by(handles: Any) -> tuple[type[BaseException], ...]:
-    """The exceptions of which results are made."""
-    if isinstance(handles, (bool, str)):
-        return (Exception,) if handles else ()
-    if isinstance(handles, type) and issubclass(handles, Exception):
-        return (handles,)
-    if isinstance(handles, tuple):
-        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in handles):
-            raise ValueError(f"handle_tool_errors= is a tuple of exception classes, not {handles!r}")
-        return handles
-    if not callable(handles):
-        raise ValueError(
-            f"handle_tool_errors= is a bool, a text, a function or exception classes, not {handles!r}"
-        )
-    return _annotated(handles)
-
-
-def _annotated(handles: Callable[..., Any]) -> tuple[type[BaseException], ...]:
-    hints = hints_of_function(handles)
-    first = next(iter(inspect.signature(handles).parameters), None)
-    kinds = choices(hints.get(first, Exception)) if first is not None else (Exception,)
-    return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)) or (
-        Exception,
-    )
 
 
 __all__ = ["ToolNode", "tools_condition"]

@@ -7,17 +7,21 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-from uuid import uuid4
+from typing import Any, Final
 
+from graphkit.graph.message import new_id
 from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.react.chat import ChatMessage
-from graphkit_prebuilt.react.reading import Style, ToolCall, item, role_of, style_of
+from graphkit_prebuilt.react.reading import DICTS, Style, ToolCall, item, role_of, style_of
+
+_NO_USERS: Final = ("tool", "assistant")
 
 
 def style_for(messages: Sequence[Any]) -> Style:
     """The style of what is added to a conversation: that of the last thing that somebody said in it."""
     for message in reversed(messages):
+        if type(message) in DICTS and message.get("role") in _NO_USERS:  # as most in a long turn are
+            continue
         if role_of(message) == "user" and not _has_results(message):
             return _writable(style_of(message))
     return _writable(style_of(messages[-1])) if messages else "chat"
@@ -49,7 +53,7 @@ def answer(
     message_id: str | None = None,
 ) -> Any:
     """A message of the assistant that says these blocks."""
-    about: dict[str, Any] = {"id": message_id or str(uuid4())}
+    about: dict[str, Any] = {"id": message_id or new_id()}
     if name is not None:
         about["name"] = name
     if stop_reason not in ("end_turn", "tool_use"):  # which anybody can see
@@ -91,8 +95,8 @@ def piece(style: Style, text: str, message_id: str) -> Any:
 def result(style: Style, call: ToolCall, found: ToolResult) -> Any:
     """The message with what a call came to."""
     if style == "blocks":
-        return ChatMessage(role="user", content=[{"toolResult": found}], id=str(uuid4()))
-    about = {"name": call["name"], "tool_call_id": call["id"], "status": found["status"], "id": str(uuid4())}
+        return ChatMessage(role="user", content=[{"toolResult": found}], id=new_id())
+    about = {"name": call["name"], "tool_call_id": call["id"], "status": found["status"], "id": new_id()}
     content = _parts(found["content"])
     if style == "objects":
         return _library().ToolMessage(content=content, **about)

@@ -54,17 +54,33 @@ class PythonAgentTool(AdaptedTool):
 
 
 class StrandsTool(AdaptedTool):
-    """An object with Strands' `tool_name`, `tool_spec` and `stream`."""
+    """An object with Strands' `tool_name`, `tool_spec` and `stream`.
+
+    A function with Strands' `@tool(context=True)` is given our `ToolContext`, so that it asks as a tool of ours does.
+    An agent of Strands that asks is refused with a `RuntimeError`.
+    """
+
+    def __init__(self, original: Any, name: str, description: str, schema: JSONSchema) -> None:
+        super().__init__(original, name, description, schema)
+        parameters = inspect.signature(original.stream).parameters.values()
+        self._takes_context = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        self._is_agent = getattr(original, "tool_type", None) == "agent"
 
     def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:
-        state = {
-            "agent": context.agent,
-            **context.invocation_state,
-        }  # where Strands' own tools look for the agent
-        value = yield from last_of(
-            self.original.stream(context.tool_use, state), lambda item: progress(_progress_in(item))
-        )
-        return _result_in(value)
+        # Strands' own tools look for the agent here, and its agents for what only an agent of Strands has.
+        state = {"agent": None if self._is_agent else context.agent, **context.invocation_state}
+        more = {"_tool_context": context} if self._takes_context else {}  # as Strands' executors give theirs
+        stream = self.original.stream(context.tool_use, state, **more)
+        return self._result_in((yield from last_of(stream, lambda item: progress(_progress_in(item)))))
+
+    def _result_in(self, item: Any) -> Any:
+        if isinstance(item, dict) and "tool_interrupt_event" in item:
+            names = ", ".join(repr(one.name) for one in item["tool_interrupt_event"]["interrupts"])
+            raise RuntimeError(
+                f"tool {self.tool_name!r} of Strands asks {names}, and what it would go on from is in its own memory, "
+                f"where no saver keeps it: make it a tool or an agent of graphkit (from graphkit import Agent, tool)"
+            )
+        return item["tool_result"] if isinstance(item, dict) and "tool_result" in item else item
 
 
 class LangChainTool(AdaptedTool):
@@ -85,12 +101,6 @@ def _progress_in(item: Any) -> Any:
     """What a tool of Strands' yielded, without the event around it."""
     if isinstance(item, dict) and "tool_stream_event" in item:
         return item["tool_stream_event"].get("data")
-    return item
-
-
-def _result_in(item: Any) -> Any:
-    if isinstance(item, dict) and "tool_result" in item:
-        return item["tool_result"]
     return item
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphkit.drivers.pools import run_in_standing_loop
 from graphkit_prebuilt.content import ToolSpec
+from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.loop.steps import depth_below
 from graphkit_prebuilt.tools.adapters import as_tool, tools_of_module
 from graphkit_prebuilt.tools.function import FunctionTool
@@ -25,19 +26,24 @@ class ToolProvider(ABC):
 
 
 class ToolRegistry:
-    """Tools by name, in the order in which they were given. Names that differ in `-` and `_` alone are too alike."""
+    """Tools by name, in the order in which they were given. Names that differ in `-` and `_` alone are too alike. A
+    tool that is a hook provider registers its callbacks with `hooks`, those of the agent that has the tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, hooks: HookRegistry | None = None) -> None:
+        self.hooks = hooks
         self.registry: dict[str, AgentTool] = {}
         self.owners: dict[str, str] = {}
         """The names of plugins, by the names of the tools that they have brought."""
 
-    @property
-    def specs(self) -> list[ToolSpec]:
+    def get_all_tool_specs(self) -> list[ToolSpec]:
         """What a model is told, in the order in which the tools were given."""
         return [tool.tool_spec for tool in self.registry.values()]
 
-    def process(self, tools: Iterable[Any]) -> list[str]:
+    def get_all_tools_config(self) -> dict[str, ToolSpec]:
+        """The same by name."""
+        return {name: tool.tool_spec for name, tool in self.registry.items()}
+
+    def process_tools(self, tools: Iterable[Any]) -> list[str]:
         """Add everything in a list of tools (`as_tool` says which), modules, providers and further lists, and return
         the names.
 
@@ -50,12 +56,15 @@ class ToolRegistry:
         added = dict(self.registry)
         for tool in found:
             _add(tool, added)
+        new = [tool for name, tool in added.items() if name not in self.registry]
         self.registry.update(added)
+        for tool in new:
+            self._hook(tool)
         return [tool.tool_name for tool in found]
 
     def register_tool(self, tool: Any) -> None:
-        """Add one tool. Raises as `process` does."""
-        self.process([tool])
+        """Add one tool. Raises as `process_tools` does."""
+        self.process_tools([tool])
 
     def replace(self, tool: Any) -> None:
         """Put a tool in the place of the one of its name. Raises `ValueError` if there is none."""
@@ -65,10 +74,15 @@ class ToolRegistry:
                 f"no tool named {new.tool_name!r} can be replaced; there are {list(self.registry)}"
             )
         self.registry[new.tool_name] = new
+        self._hook(new)
 
     def get(self, name: Any) -> AgentTool | None:
         """The tool of this name, as a model gave it; None if there is none."""
         return self.registry.get(name) if isinstance(name, str) else None
+
+    def _hook(self, tool: AgentTool) -> None:
+        if self.hooks is not None and hasattr(tool, "register_hooks"):
+            self.hooks.add_hook(tool)
 
     def _flat(self, tools: Iterable[Any]) -> Iterator[AgentTool]:
         for thing in tools:

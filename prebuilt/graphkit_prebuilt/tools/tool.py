@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 from graphkit.errors import InvalidToolUseNameException
@@ -15,6 +15,8 @@ from graphkit_prebuilt.tools.context import ToolContext
 from graphkit_prebuilt.tools.values import error_result, result_of
 
 Progress = Callable[[Any], Steps[None]]
+ToolGenerator = AsyncGenerator[Any, None]
+"""What `stream` of a tool is, written as an async generator: progress, and the result as its last value."""
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -49,6 +49,8 @@ def _given(value: Mapping[str, Any], tool_use_id: str) -> ToolResult:
         if not isinstance(text, str):
             raise ValueError(f"the tool returned a result with a block that is none: {block!r:.200}")
     result: ToolResult = {"toolUseId": tool_use_id, "status": value["status"], "content": blocks}
+    if "structuredContent" in value:
+        result["structuredContent"] = value["structuredContent"]
     try:
         pack(result)
     except UnserializableStateError as error:
@@ -57,6 +59,8 @@ def _given(value: Mapping[str, Any], tool_use_id: str) -> ToolResult:
 
 
 def text_of(value: Any) -> str:
+    if type(value) is int:
+        return str(value)
     if isinstance(value, _JSON) or _is_record(value):
         try:
             return _encode(value)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphkit.frame import running
 from graphkit_prebuilt.content import tool_uses
 from graphkit_prebuilt.directive import ResumeDirective
 from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.catalogue import BeforeModelCallEvent, BeforeToolCallEvent, BeforeToolsEvent
-from graphkit_prebuilt.loop.invocation import invocation_of
 from graphkit_prebuilt.plugins import Plugin, hook
 
 __all__ = ["HandOver"]
@@ -85,10 +85,8 @@ class HandOver(Plugin):
         if point not in points.waiting:
             points.waiting.append(point)
             agent.set_plugin_state(self.name, points, per_invocation=True)
-        request = invocation_of(agent)
-        thread_id = None if request is None else request.thread_id
         data = {
-            "thread_id": thread_id,
+            "thread_id": running(f"plugin {self.name!r}").attempt.scope.thread_id,
             "at": point.partition(":")[0],
             "tool_uses": [dict(use) for use in uses],
         }

@@ -37,9 +37,9 @@ class RateLimiter(Plugin):
     error result for the model, the model's with `ModelThrottledException`, which a retry strategy may wait out.
 
     The bucket is the conversation's, kept with it; with a `store` there is one for all conversations, kept there. Both
-    are there after a restart, with what has flowed in since. Of several processes that share a store each counts for
-    itself while it lives. A call that runs again, since its tool has asked, is counted again. `clock` gives seconds
-    since 1970, `sleep` waits.
+    are there after a restart, with what has flowed in since. Processes that share a store share the bucket; two that
+    take from it at the very same time may take the same token. A call that runs again, since its tool has asked, is
+    counted again. `clock` gives seconds since 1970, `sleep` waits.
 
     Raises `ValueError` for numbers that are not positive.
     """
@@ -72,7 +72,6 @@ class RateLimiter(Plugin):
         self._clock = clock
         self._sleep = sleep
         self._taking = threading.Lock()
-        self._shared: Bucket | None = None
 
     @middleware(ExecuteToolStage)
     def _call_tool(self, context: ExecuteToolContext, next: Any) -> Any:
@@ -96,13 +95,18 @@ class RateLimiter(Plugin):
 
     def _turn(self, agent: Any) -> Any:
         """Wait for a token. Returns the seconds, and whether they were too many to wait."""
-        if self.store is not None and self._shared is None:
-            kept = yield self.store.aget((self.name,), "bucket")
-            with self._taking:
-                if self._shared is None and kept is not None:
-                    self._shared = Bucket(kept.value["tokens"], kept.value["at"])
-        with self._taking:
-            bucket = self._filled(self._shared if self.store is not None else self._kept(agent))
+        if self.store is None:
+            wait, refused = self._take(agent)
+        else:
+            wait, refused = yield asyncio.to_thread(self._take, agent)
+        if wait and not refused:
+            yield self._sleep(wait)
+        return wait, refused
+
+    def _take(self, agent: Any) -> tuple[float, bool]:
+        """Take a token, out of what there will be if there is none."""
+        with self._taking:  # also while it is stored, or an older bucket could be stored after a newer one
+            bucket = self._filled(self._kept(agent))
             wait = max(0.0, (1 - bucket.tokens) / self.per_second)
             refused = self.max_wait is not None and wait > self.max_wait
             if not refused:
@@ -111,15 +115,15 @@ class RateLimiter(Plugin):
             if self.store is None:
                 agent.set_plugin_state(self.name, now)
             else:
-                self._shared = bucket
-        if self.store is not None:
-            yield self.store.aput((self.name,), "bucket", now)
-        if wait and not refused:
-            yield self._sleep(wait)
+                self.store.put((self.name,), "bucket", now)
         return wait, refused
 
     def _kept(self, agent: Any) -> Bucket | None:
-        kept = agent.get_plugin_state(self.name)
+        if self.store is None:
+            kept = agent.get_plugin_state(self.name)
+        else:
+            item = self.store.get((self.name,), "bucket")
+            kept = None if item is None else item.value
         return None if kept is None else Bucket(kept["tokens"], kept["at"])
 
     def _filled(self, bucket: Bucket | None) -> Bucket:

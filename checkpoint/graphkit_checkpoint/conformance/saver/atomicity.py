@@ -250,7 +250,7 @@ def error_halfway(lab: SaverLab) -> None:
 @chapter.needing(Capability.CORRUPTION)
 def damaged_copy(lab: SaverLab) -> None:
     """A copy that finds a damaged row is refused and makes no thread."""
-    run = lab.finished()
+    run = lab.begun().release()
     lab.damage(run.thread_id, "value", lambda row: row._replace(body=row.body + b"\0"))
     target = lab.thread_id()
     with refused(RuntimeError, run.thread_id):

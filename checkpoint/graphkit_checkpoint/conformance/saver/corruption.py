@@ -7,7 +7,7 @@ from typing import Any
 
 from graphkit_checkpoint.conformance.capabilities import Capability
 from graphkit_checkpoint.conformance.damage import KINDS, Kind, newest
-from graphkit_checkpoint.conformance.lab import Run, SaverLab, loaded
+from graphkit_checkpoint.conformance.lab import LONG, Run, SaverLab, loaded
 from graphkit_checkpoint.conformance.suite import Chapter
 from graphkit_checkpoint.conformance.verdicts import equal, refused
 from graphkit_checkpoint.errors import CheckpointCorruptError
@@ -39,7 +39,7 @@ BODIES: Mapping[str, Callable[[bytes], bytes]] = {
 def written(lab: SaverLab) -> Run:
     """A finished thread whose head has a value, a list of three parts and a record."""
     run = lab.run()
-    run.append("log", "one", "two")
+    run.append("log", "one", LONG)
     run.append("log", "three")
     run.append("log", "four")
     run.record(Pending("task", "output", "key", [1, 2, 3]))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.conformance.capabilities import Capability
-from graphkit_checkpoint.conformance.lab import Run, SaverLab, check_gone, ids
+from graphkit_checkpoint.conformance.lab import LONG, Run, SaverLab, check_gone, ids
 from graphkit_checkpoint.conformance.suite import Chapter
 from graphkit_checkpoint.conformance.verdicts import PATIENCE, equal, refused, same_state, that
 from graphkit_checkpoint.errors import ConcurrentUpdateError, LeaseLostError, UnserializableStateError
@@ -87,7 +87,7 @@ def committing(lab: SaverLab) -> None:
 
     async def write() -> None:
         for number in range(5):
-            point = run.point({"log": list(range(number + 1))})
+            point = run.point({"log": [LONG, *range(number)]})
             await lab.saver.acommit(run.draft(point))
             run.written(point)
         await lab.saver.acommit(run.draft(release=True))
@@ -105,7 +105,7 @@ def order_of_calls(lab: SaverLab) -> None:
     async def write() -> None:
         begun = []
         for number in range(30):
-            point = run.point({"log": list(range(number + 1))}, extended={"log": 1} if number else {})
+            point = run.point({"log": [LONG, *range(number)]}, extended={"log": 1} if number else {})
             begun.append(asyncio.ensure_future(lab.saver.acommit(run.draft(point))))
             await asyncio.sleep(0)  # so that it has been called
             run.written(point)

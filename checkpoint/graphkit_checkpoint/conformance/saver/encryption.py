@@ -56,7 +56,7 @@ def secretive(lab: SaverLab) -> Run:
     for number in range(3):
         value = [*run.values.get("log", []), SECRET]
         fields = {"metadata": {"m": SECRET}, "work": {"w": SECRET}, "given": [("g", SECRET)]}
-        run.step({"log": value, "k": SECRET, "n": number}, extended={"log": 1}, **fields)
+        run.step({"log": value, "k": 2 * SECRET, "n": number}, extended={"log": 1}, **fields)
         run.record(Pending("t", "question", "q", SECRET))
     inner = run.nested("child")
     inner.append("log", SECRET)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from graphkit_checkpoint.conformance.capabilities import Capability
-from graphkit_checkpoint.conformance.lab import Run, SaverLab
+from graphkit_checkpoint.conformance.lab import LONG, Run, SaverLab
 from graphkit_checkpoint.conformance.suite import Chapter
 from graphkit_checkpoint.conformance.verdicts import same_state, that
 
@@ -15,7 +15,7 @@ chapter: Chapter[SaverLab] = Chapter(Capability.LOGS)
 @chapter
 def list_extended(lab: SaverLab) -> None:
     """A list that grows is read at every checkpoint as long as it was there."""
-    run = lab.run()
+    run = lab.begun()
     for number in range(12):
         run.append("log", number, {"n": number})
     run.check_all(lab.other())
@@ -24,7 +24,7 @@ def list_extended(lab: SaverLab) -> None:
 @chapter
 def dict_extended(lab: SaverLab) -> None:
     """A dict that gets keys has them at every checkpoint in the order in which they came."""
-    run = lab.run()
+    run = lab.begun()
     run.set_keys("map", {"z": 1, "a": 2})
     run.set_keys("map", {"m": 3})
     run.set_keys("map", {1: "one", (2,): "two", None: "none"})
@@ -34,7 +34,7 @@ def dict_extended(lab: SaverLab) -> None:
 @chapter
 def keys_set_again(lab: SaverLab) -> None:
     """A key that is set again keeps its place, and older checkpoints its old value."""
-    run = lab.run()
+    run = lab.begun()
     run.set_keys("map", {"a": 1, "b": 2, "c": 3})
     for number in range(30):
         run.set_keys("map", {"b": number})
@@ -46,10 +46,10 @@ def keys_set_again(lab: SaverLab) -> None:
 def keys_removed(lab: SaverLab) -> None:
     """A dict that loses keys has lost them, and only from there on."""
     run = lab.run()
-    run.set_keys("map", {"a": 1, "b": 2})
-    run.step({"map": {"b": 2}})
+    run.set_keys("map", {"a": LONG, "b": LONG})
+    run.step({"map": {"b": LONG}})
     run.set_keys("map", {"a": "again"})
-    run.step({"map": {"a": "again", "b": 2}})
+    run.step({"map": {"a": "again", "b": LONG}})
     run.check_all(lab.other())
 
 
@@ -58,7 +58,7 @@ def unannounced_growth(lab: SaverLab) -> None:
     """A list or dict that has grown is read rightly, also where the commit does not say so."""
     run = lab.run()
     for number in range(10):
-        run.step({"log": list(range(number)), "map": {str(n): n for n in range(number)}})
+        run.step({"log": [LONG] * number, "map": {str(n): LONG for n in range(number)}})
     run.check_all(lab.other())
 
 
@@ -66,9 +66,9 @@ def unannounced_growth(lab: SaverLab) -> None:
 def changed_in_place(lab: SaverLab) -> None:
     """An old item that was changed in place is read as changed, and as it was before."""
     run = lab.run()
-    run.step({"log": [[1], [2]], "map": {"a": [1], "b": [2]}})
-    run.step({"log": [[1, "x"], [2], [3]], "map": {"a": [1, "x"], "b": [2], "c": [3]}})
-    run.step({"log": [[1, "x"], [2], [3, "y"]], "map": {"a": [1, "x"], "b": [2], "c": [3, "y"]}})
+    run.step({"log": [[1], LONG], "map": {"a": [1], "b": LONG}})
+    run.step({"log": [[1, "x"], LONG, [3]], "map": {"a": [1, "x"], "b": LONG, "c": [3]}})
+    run.step({"log": [[1, "x"], LONG, [3, "y"]], "map": {"a": [1, "x"], "b": LONG, "c": [3, "y"]}})
     run.check_all(lab.other())
 
 
@@ -76,9 +76,9 @@ def changed_in_place(lab: SaverLab) -> None:
 def wrong_announcement(lab: SaverLab) -> None:
     """A list that has another length than its extension says is stored as it is."""
     run = lab.run()
-    run.step({"log": [1, 2, 3]})
-    run.step({"log": [2, 3, 4]}, extended={"log": 1})
-    run.step({"log": [2, 3, 4, 5, 6]}, extended={"log": 1})
+    run.step({"log": [1, 2, LONG]})
+    run.step({"log": [2, LONG, 4]}, extended={"log": 1})
+    run.step({"log": [2, LONG, 4, 5, 6]}, extended={"log": 1})
     run.check_all(lab.other())
 
 
@@ -86,7 +86,7 @@ def wrong_announcement(lab: SaverLab) -> None:
 def shrinking(lab: SaverLab) -> None:
     """A list may get shorter, empty, and longer again."""
     run = lab.run()
-    for value in ([1, 2, 3], [1, 2], [], [9], [9, 8], [1, 2, 3, 4]):
+    for value in ([LONG, 2, 3], [LONG, 2], [], [9], [9, LONG], [1, LONG, 3, 4]):
         run.step({"log": value})
     run.append("log", 5)
     run.check_all(lab.other())
@@ -96,7 +96,7 @@ def shrinking(lab: SaverLab) -> None:
 def changing_kind(lab: SaverLab) -> None:
     """A channel may hold a list, then a dict, then a scalar, and a list again."""
     run = lab.run()
-    for value in ([1], {"a": 1}, "text", (1, 2), [1, 2], {}, {1: 2}, None, [3]):
+    for value in ([LONG], {"a": LONG}, "text", (1, 2), [1, 2], {}, {1: LONG}, None, [LONG]):
         run.step({"k": value})
     run.append("k", 4)
     run.check_all(lab.other())
@@ -105,10 +105,10 @@ def changing_kind(lab: SaverLab) -> None:
 @chapter
 def no_items(lab: SaverLab) -> None:
     """An extension by nothing changes nothing."""
-    run = lab.run()
+    run = lab.begun()
     run.append("log", 1)
     run.append("log")
-    run.step({"map": {"a": 1}})
+    run.set_keys("map", {"a": 1})
     run.set_keys("map", {})
     run.append("log", 2)
     run.check_all(lab.other())
@@ -121,9 +121,9 @@ def several_channels(lab: SaverLab) -> None:
     for number in range(20):
         run.step(
             {
-                "a": list(range(number + 1)),
-                "b": [*range(2 * number + 2)],
-                "c": {str(n): n for n in range(number + 1)},
+                "a": [LONG] * (number + 1),
+                "b": [LONG, *range(2 * number + 1)],
+                "c": {str(n): LONG for n in range(number + 1)},
             },
             extended={"a": 1, "b": 2, "c": [str(number)]},
         )
@@ -133,12 +133,29 @@ def several_channels(lab: SaverLab) -> None:
 @chapter
 def several_in_one_commit(lab: SaverLab) -> None:
     """A list may grow several times in one commit."""
-    run = lab.run()
+    run = lab.begun()
     run.append("log", 0)
-    first = run.point({"log": [0, 1]}, extended={"log": 1})
-    second = run.point({"log": [0, 1, 2, 3]}, parent_id=first.id, extended={"log": 2})
+    first = run.point({"log": [LONG, 0, 1]}, extended={"log": 1})
+    second = run.point({"log": [LONG, 0, 1, 2, 3]}, parent_id=first.id, extended={"log": 2})
     run.write(first, second)
     run.append("log", 4)
+    run.check_all(lab.other())
+
+
+@chapter
+def small(lab: SaverLab) -> None:
+    """A list or dict that holds little is read rightly at every checkpoint, also when it has grown large."""
+    run = lab.run()
+    for number in range(90):
+        run.append("log", number % 10)
+        if number % 3 == 0:
+            run.set_keys("map", {number % 40: number})
+    run.check_all(lab.other())
+    run.step({"log": [1], "map": {"a": 1}})
+    run.append("log", 2)
+    run.go_to(sorted(run.seen)[5])
+    run.append("log", LONG)
+    run.set_keys("map", {"b": LONG})
     run.check_all(lab.other())
 
 
@@ -184,7 +201,7 @@ def growth_is_linear(lab: SaverLab) -> None:
 @chapter
 def reopened_log(lab: SaverLab) -> None:
     """A list goes on growing in one run after the other, each with a saver of its own."""
-    run = lab.run()
+    run = lab.begun()
     run.append("log", 0)
     seen = dict(run.seen)
     run.release()
@@ -201,7 +218,7 @@ def grown(lab: SaverLab, steps: int) -> Run:
     run = lab.run()
     for number in range(steps):
         run.step(
-            {"log": list(range(number + 1)), "map": {n: n for n in range(number + 1)}},
+            {"log": [LONG, *range(number)], "map": {n: n if n else LONG for n in range(number + 1)}},
             extended={"log": 1, "map": [number]},
         )
     return run
@@ -274,10 +291,10 @@ def fork_before_a_list_began(lab: SaverLab) -> None:
     """A branch from before a list was there does not see it."""
     run = lab.run()
     start = run.step({"k": 1})
-    run.append("log", "first way")
+    run.append("log", "first way", LONG)
     run.go_to(start)
     run.step({"k": 2})
-    run.append("log", "second way")
+    run.append("log", "second way", LONG)
     run.check_all(lab.other())
 
 

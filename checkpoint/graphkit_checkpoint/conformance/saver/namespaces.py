@@ -80,6 +80,14 @@ def on_the_way(lab: SaverLab) -> None:
     run.go_to(first)
     equal(found(run.step(source="fork")), None, "after a fork of the first")
     equal(found("unknown"), third_inside, "at a checkpoint that is not stored")
+    unwritten: dict[str, tuple[str | None, set[str]]] = {
+        second_inside: (second, {second, "unwritten"}),
+        first_inside: (second, {"unwritten"}),
+        third_inside: (None, {third}),
+    }
+    for expected, (at, behind) in unwritten.items():
+        got = lab.other().find_on_way(run.thread_id, "child", at, behind)
+        equal(got, expected, "for a run that has not written its checkpoints")
 
 
 @chapter

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.conformance.capabilities import Capability
-from graphkit_checkpoint.conformance.lab import Run, SaverLab, loaded
+from graphkit_checkpoint.conformance.lab import LONG, Run, SaverLab, loaded
 from graphkit_checkpoint.conformance.suite import Chapter
 from graphkit_checkpoint.conformance.verdicts import PATIENCE, equal, same_state, that
 from graphkit_checkpoint.errors import ConcurrentUpdateError
@@ -146,13 +146,13 @@ def losers_beside_others(lab: SaverLab) -> None:
 def whole_commits(lab: SaverLab) -> None:
     """Who reads while others write sees whole commits, never part of one."""
     run = lab.run()
-    run.step({"a": 0, "log": [0]})
+    run.step({"a": 0, "log": [LONG]})
     done = threading.Event()
 
     def write() -> None:
         try:
             for number in range(1, 40):
-                point = run.point({"a": number, "log": [*range(number + 1)]}, extended={"log": 1})
+                point = run.point({"a": number, "log": [LONG, *range(number)]}, extended={"log": 1})
                 run.write(point, at=point.id, pending=[Pending("t", "output", "", number)])
         finally:
             done.set()

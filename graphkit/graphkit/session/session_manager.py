@@ -1,0 +1,5 @@
+"""Door to sessions."""
+
+from graphkit_prebuilt.sessions.manager import SessionManager
+
+__all__ = ["SessionManager"]

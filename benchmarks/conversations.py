@@ -159,14 +159,19 @@ def growth_with_invokes(framework: Framework, saver: Any, turns: int) -> Sample:
 # Looking
 
 
-def cold_get_state(framework: Framework, folder: Path, turns: int) -> Sample:
+def reducer_of(framework: Framework, messages: bool) -> Reducer:
+    return framework.add_messages if messages else operator.add
+
+
+def cold_get_state(framework: Framework, folder: Path, turns: int, messages: bool = False) -> Sample:
     """Seconds of the first `get_state` with a saver object that has just been opened; opening is not counted."""
+    reducer = reducer_of(framework, messages)
     with framework.savers["sqlite"](folder) as saver:
-        config = run_turns(framework, saver, turns)
+        config = run_turns(framework, saver, turns, reducer)
 
     def sample() -> float:
         with framework.savers["sqlite"](folder) as saver:
-            app = compile_running(framework, saver, operator.add, lambda moment: None)
+            app = compile_running(framework, saver, reducer, lambda moment: None)
             started = perf_counter()
             found = app.get_state(config)
             elapsed = perf_counter() - started
@@ -176,10 +181,11 @@ def cold_get_state(framework: Framework, folder: Path, turns: int) -> Sample:
     return sample
 
 
-def history(framework: Framework, saver: Any, turns: int) -> Sample:
+def history(framework: Framework, saver: Any, turns: int, messages: bool = False) -> Sample:
     """Seconds for the newest HISTORY states of a thread of so many turns."""
-    config = run_turns(framework, saver, turns)
-    app = compile_running(framework, saver, operator.add, lambda moment: None)
+    reducer = reducer_of(framework, messages)
+    config = run_turns(framework, saver, turns, reducer)
+    app = compile_running(framework, saver, reducer, lambda moment: None)
 
     def sample() -> float:
         started = perf_counter()
@@ -268,6 +274,22 @@ def rows(sizes: Sizes) -> list[Scenario]:
             partial(history, turns=turns),
             "sqlite",
             limit=limits.read_back(said, copies=HISTORY),
+        ),
+        Scenario(
+            f"cold get_state at turn {turns}, add_messages, SQLite",
+            "ms",
+            Target("ratio", 1),
+            partial(cold_get_state, turns=turns, messages=True),
+            "own",
+            slow=True,
+        ),
+        Scenario(
+            f"get_state_history(limit={HISTORY}) at turn {turns}, add_messages, SQLite",
+            "ms",
+            Target("ratio", 8),
+            partial(history, turns=turns, messages=True),
+            "sqlite",
+            slow=True,
         ),
         Scenario(
             f"size on disk ÷ size of a value of {sizes.value_bytes // 10**6} MB, {VALUE_SUPERSTEPS} supersteps, SQLite",

@@ -32,7 +32,10 @@ WHOLE_PRODUCT = bool(os.environ.get("GRAPHKIT_CHAOS"))
 TAKEN = {("memory", "sync"), ("live", "async"), ("sqlite", "sync"), ("postgres", "async")}
 """Which saver the suite takes through which door: each colour in memory and on a database."""
 TAKEN_BY_AGENTS = {("memory", "call"), ("sqlite", "call"), ("postgres", "invoke_async")}
-"""And of agents' sessions those that are not "live", which is taken through every door."""
+"""And of the sessions of agents, and the storage of orchestrators, those that are not "live", which is taken through
+every door."""
+TAKEN_BY_SEEDS = {"call", "invoke_async"}
+"""And the doors to fresh agents with a session; one agent object is taken through every door."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,9 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_left_out(taken: Any) -> bool:
     params = {} if taken is None else taken.params
-    session, door = params.get("session"), params.get("door")
+    door = params.get("door") or params.get("either")
+    session = params.get("session") or params.get("storage")
     if session is not None and door is not None and session != "live":
         return (session, door) not in TAKEN_BY_AGENTS
+    if params.get("play") == "session":
+        return door not in TAKEN_BY_SEEDS
     saver, runner = params.get("saver"), params.get("runner")
     return saver is not None and runner is not None and (saver, runner) not in TAKEN
 

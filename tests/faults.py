@@ -25,8 +25,9 @@ from sqlalchemy.engine import Engine
 
 PATIENCE = 60
 """Seconds after which a process gives up waiting for another one; reached only by a defect."""
-LIFETIME = 2 * PATIENCE
-"""Seconds after which a child ends, whatever it is doing, even if the tests themselves were killed."""
+LIFETIME = 1800 if os.environ.get("GRAPHKIT_CHAOS") else 2 * PATIENCE
+"""Seconds after which a child ends, whatever it is doing, even if the tests themselves were killed. The long forms have
+so many episodes in one child that a busy machine needs many minutes."""
 
 # Children are forked from a server that has imported these and has no threads: forking the process that
 # runs the tests would copy locks that its other threads hold.

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -256,6 +258,68 @@ def test_work_that_comes_one_by_one_needs_one_thread() -> None:
     assert len(threads) == 1
     barrier = threading.Barrier(32)
     assert len({future.result() for future in [pool.submit(barrier.wait, 20) for _ in range(32)]}) == 32
+
+
+def test_work_that_no_thread_can_be_started_for_fails_or_waits_for_those_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, start = NodePool(32, "test"), threading.Thread.start
+    free = False
+
+    def start_if_any_is_left(thread: threading.Thread) -> None:
+        if not free:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_any_is_left)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        pool.submit(int).result(20)
+    free = True
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> bool:
+        held.set()
+        return go_on.wait(20)
+
+    first = pool.submit(hold)
+    assert held.wait(20)
+    free = False
+    others = [pool.submit(int, number) for number in range(3)]
+    go_on.set()
+    assert first.result(20)
+    assert [future.result(20) for future in others] == [0, 1, 2]
+    free = True
+    barrier = threading.Barrier(3)
+    assert len({future.result(20) for future in [pool.submit(barrier.wait, 20) for _ in range(3)]}) == 3
+
+
+FORKING = """
+import os, signal, threading, warnings
+from graphkit.drivers import pools
+warnings.simplefilter("ignore", DeprecationWarning)  # forking is what is tried here
+forking, held = threading.Event(), threading.Event()
+os.register_at_fork(before=forking.set)
+def hold():
+    with pools._lock:
+        held.set()
+        forking.wait()
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+async def node():
+    return "node"
+if child == 0:
+    signal.alarm(20)
+    there = pools.pool_at(0).submit(str, "work").result(), pools.run_in_standing_loop(node(), 0)
+    os._exit(0 if there == ("work", "node") else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_child_that_is_forked_while_a_pool_is_made_has_pools_of_its_own() -> None:
+    command = [sys.executable, "-c", FORKING]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
 
 
 # Time

@@ -23,7 +23,7 @@ from graphkit.channels import (
     Topic,
     UntrackedValue,
 )
-from graphkit.errors import EmptyChannelError, InvalidUpdateError
+from graphkit.errors import EmptyChannelError, InvalidGraphError, InvalidUpdateError
 from graphkit.types import Overwrite, RunnableConfig
 from tests.conftest import Build, Runner, Saver
 
@@ -225,6 +225,20 @@ def test_a_delta_as_an_annotation(runner: Runner, build: Build, config: Runnable
     runner.invoke(graph, {}, config)
     state = runner.get_state(graph, config)
     assert state.values["counts"] == {"all": 9, "a": 2, "b": 2}
+
+
+def test_schemas_that_fold_a_delta_by_different_functions_disagree() -> None:
+    def latest(value: dict[str, int], writes: Sequence[dict[str, int]]) -> dict[str, int]:
+        return writes[-1]
+
+    class Summed(TypedDict, total=False):
+        counts: Annotated[dict[str, int], DeltaChannel(summed)]
+
+    class Latest(TypedDict, total=False):
+        counts: Annotated[dict[str, int], DeltaChannel(latest)]
+
+    with pytest.raises(InvalidGraphError, match="'counts'"):
+        StateGraph(Summed).add_node("node", lambda state: {}, input_schema=Latest)
 
 
 def summed(value: dict[str, int], writes: Sequence[dict[str, int]]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from sqlalchemy import event
 
 from graphkit import END, START, Command, Send
 from graphkit.checkpoint.sqlite import SqliteSaver
+from graphkit.errors import UnserializableStateError
 from graphkit.types import RunnableConfig
 from tests.conftest import EMPTY, Build, Edge, Runner, Saver, State, asks, graph_of, in_a_row, says
 
@@ -399,6 +400,28 @@ def test_a_recorded_error_disappears_when_its_task_succeeds(
     witness.broken.clear()
     runner.invoke(graph, None, config)
     assert [task.error for snapshot in runner.history(graph, config) for task in snapshot.tasks] == [None] * 3
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "resumed"])
+def test_what_came_before_a_record_that_cannot_be_stored_is_kept_at_exit(
+    runner: Runner, build: Build, config: RunnableConfig, begun: bool
+) -> None:
+    witness = Witness("a", "d")
+    nodes = {**witness.nodes("abd"), "c": says(object())}
+    graph = build(nodes, [*in_a_row(*"ab"), ("b", "c"), ("b", "d")])
+    given: State | None = {"log": ["in"]}
+    if begun:
+        with pytest.raises(ValueError, match="a is broken"):
+            runner.invoke(graph, given, config)
+        given = None
+    witness.broken.remove("a")
+    with pytest.raises(UnserializableStateError, match="'c'"):
+        runner.invoke(graph, given, config, durability="exit")
+    snapshot = runner.get_state(graph, config)
+    assert (snapshot.values["log"], snapshot.next) == (["in", "a", "b"], ("c", "d"))
+    _, *older = runner.history(graph, config)
+    assert [snapshot.next for snapshot in older] == ([("a",), (START,)] if begun else [])
+    assert [task.error for snapshot in older for task in snapshot.tasks] == [None] * len(older)
 
 
 def test_an_error_again_and_again_leaves_one_history(

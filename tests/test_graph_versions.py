@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
 from graphkit import START, Command, StateGraph, interrupt
+from graphkit.channels import DeltaChannel
 from graphkit.errors import GraphVersionError
 from graphkit.types import RunnableConfig, Send
 from tests.conftest import Graph, Reopen, Runner, Saver
@@ -252,6 +253,26 @@ def test_reducers_without_a_name_are_told_apart_by_their_code(
     else:
         with pytest.raises(GraphVersionError, match="reducer"):
             runner.invoke(graph, Command(resume="yes"), config)
+
+
+def joined_writes(value: list[str], writes: Sequence[list[str]]) -> list[str]:
+    return [*value, *(word for write in writes for word in write)]
+
+
+def last_write(value: list[str], writes: Sequence[list[str]]) -> list[str]:
+    return list(writes[-1])
+
+
+def test_a_delta_folded_by_another_function_is_another_version(
+    runner: Runner, saver: Saver, config: RunnableConfig
+) -> None:
+    paused(runner, saver, config, state=schema(log=Annotated[list[str], DeltaChannel(joined_writes)]))
+    with pytest.raises(GraphVersionError, match="joined_writes and is last_write"):
+        runner.invoke(
+            version(saver, schema(log=Annotated[list[str], DeltaChannel(last_write)])),
+            Command(resume="yes"),
+            config,
+        )
 
 
 def test_a_nested_graph_is_compared_too(runner: Runner, saver: Saver, config: RunnableConfig) -> None:

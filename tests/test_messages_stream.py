@@ -1,9 +1,10 @@
 """Stream mode "messages" (L24): token by token, and complete messages once."""
 
 import asyncio
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -12,12 +13,18 @@ from graphkit.constants import TAG_NOSTREAM
 from graphkit.errors import InvalidUpdateError
 from graphkit.graph.message import push_message
 from graphkit.runtime import Runtime, get_runtime
-from graphkit.types import RunnableConfig
+from graphkit.types import RetryPolicy, RunnableConfig
 from tests.conftest import Build, Runner, graph_of, in_a_row
 
 
 def message(content: str, id: str | None = None, role: str = "assistant") -> dict[str, Any]:
     return {"role": role, "content": content} | ({} if id is None else {"id": id})
+
+
+class Said(TypedDict):
+    """Messages as they are returned, without ids."""
+
+    messages: Annotated[list[Any], operator.add]
 
 
 @dataclass
@@ -143,6 +150,28 @@ def test_a_writer_adds_metadata_of_its_own(runner: Runner) -> None:
         ("a", "small", ["joke"]),
         ("b", None, None),
     ]
+
+
+def test_a_message_that_a_second_attempt_streams_and_returns_is_shown_by_its_parts(runner: Runner) -> None:
+    """Returned without the id that its parts had, it is known by its content."""
+
+    def blocks(*words: str) -> list[dict[str, str]]:
+        return [{"text": word} for word in words]
+
+    attempts: list[int] = []
+
+    def speak(state: Any, runtime: Runtime[Any]) -> Any:
+        for word in ("Hel", "lo"):
+            runtime.message_writer({"role": "assistant", "id": "m1", "content": blocks(word)})
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ConnectionError("once more")
+        return {"messages": [{"role": "assistant", "content": blocks("Hello")}]}
+
+    retry = RetryPolicy(max_attempts=2, initial_interval=0, jitter=False)
+    graph = graph_of({"speak": speak}, state=Said, node_options={"speak": {"retry_policy": retry}})
+    shown = runner.stream(graph, {"messages": []}, stream_mode="messages")
+    assert [chunk["content"] for chunk, _ in shown] == [blocks("Hel"), blocks("lo")] * 2
 
 
 def test_tasks_of_sends_are_told_apart(runner: Runner) -> None:

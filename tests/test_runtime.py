@@ -99,13 +99,21 @@ def test_debug_prints_what_happens(runner: Any, capsys: pytest.CaptureFixture[st
 def test_one_runtime_is_merged_into_another(runner: Any) -> None:
     merged: list[Runtime[Any]] = []
 
+    class Elementwise:
+        """Compares as arrays do."""
+
+        def __ne__(self, other: object) -> Any:
+            raise ValueError("the truth of this is ambiguous")
+
     def node(state: Any, runtime: Runtime[Any]) -> None:
         merged.append(runtime.merge(Runtime(context="other", attempt=7)))
+        merged.append(runtime.merge(Runtime(context=Elementwise())))
         merged.append(Runtime(context="mine", store="store").merge(runtime))
 
     runner.invoke(alone(node).compile(), {"log": []}, context="given")
-    first, second = merged
+    first, array, second = merged
     assert (first.context, first.attempt, first.node) == ("other", 7, "node")
+    assert type(array.context) is Elementwise
     assert (second.context, second.store, second.node) == ("given", "store", "node")
 
 

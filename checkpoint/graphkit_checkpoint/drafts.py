@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ Sizes: TypeAlias = dict[str, int]
 """How many items the lists of a checkpoint have; `SCALAR` for dicts."""
 
 _plain = Packer(buf_size=4096)
-"""Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
+"""Packs names and numbers of our own, on the condition that `layout` states for its own."""
 
 _NONE: Final[Mapping[str, Any]] = {}
 
@@ -54,8 +54,11 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
 
     Raises `UnserializableStateError`, which does not say where in the commit.
     """
-    pending = [(record.task_id, record.kind, record.key) for record in commit.pending]
-    values = [record.value for record in commit.pending]
+    pending: list[tuple[str, str, str]] = []
+    values: list[Any] = []
+    for record in commit.pending:
+        pending.append((record.task_id, record.kind, record.key))
+        values.append(record.value)
     checkpoints = []
     extends = False
     for number, point in enumerate(commit.checkpoints, 1):
@@ -63,20 +66,30 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
         tails: list[str] = []
         announced: Mapping[str, int | None] = _NONE
         if point.extended:
-            changed, tails = _shortened(point, sizes)
+            changed, tails, announced = _shortened(point, sizes)
             extends = extends or bool(tails)
-            announced = {
-                channel: added if isinstance(added, int) else None
-                for channel, added in point.extended.items()
-            }
-        sizes = resized(sizes, point.changed, point.cleared)
+        if point.changed or point.cleared:
+            sizes = resized(sizes, point.changed, point.cleared)
         values += (point.metadata, point.work, *changed.values())
         given = None
         if point.given is not None:
             following = commit.checkpoints[number] if number < len(commit.checkpoints) else None
             given = [_given(write, following, values) for write in point.given]
-        account = (point.id, point.parent_id, point.step, point.source, point.created_at, point.control)
-        checkpoints.append((*account, list(changed), list(point.cleared), given, announced, tails))
+        checkpoints.append(
+            (
+                point.id,
+                point.parent_id,
+                point.step,
+                point.source,
+                point.created_at,
+                point.control,
+                list(changed),
+                list(point.cleared),
+                given,
+                announced,
+                tails,
+            )
+        )
     packed = _plain.pack((commit.at, pending, commit.forget, checkpoints))
     return Draft(packed, pack(values), extends), sizes
 
@@ -92,25 +105,26 @@ def _given(write: tuple[str, Any], following: Checkpoint | None, values: list[An
     return channel, applied
 
 
-def _shortened(checkpoint: Checkpoint, sizes: Sizes) -> tuple[dict[str, Any], list[str]]:
-    """The changes, with what was added in place of the values that were extended, and which these are."""
-    changed, tails = dict(checkpoint.changed), list[str]()
+def _shortened(
+    checkpoint: Checkpoint, sizes: Sizes
+) -> tuple[dict[str, Any], list[str], dict[str, int | None]]:
+    """The changes, with what was added in place of the values that were extended; which these are; and how many items
+    each channel says that it has added (None: it says which keys)."""
+    changed, tails, announced = dict(checkpoint.changed), list[str](), dict[str, int | None]()
     for channel, added in checkpoint.extended.items():
-        tail = _tail(changed.get(channel), added, sizes.get(channel))
-        if tail is not None:
-            changed[channel] = tail
-            tails.append(channel)
-    return changed, tails
-
-
-def _tail(value: Any, added: int | Collection[Any], size: int | None) -> Any:
-    """What a value has more than before; None if it is to be packed whole."""
-    if isinstance(added, int):
-        # A node that changed the list in place has changed more than its write says.
-        return value[size:] if type(value) is list and size == len(value) - added else None
-    if type(value) is dict and size == SCALAR and all(map(is_found_again, added)):
-        return {key: value[key] for key in added}
-    return None
+        value, size = changed.get(channel), sizes.get(channel)
+        if isinstance(added, int):
+            announced[channel] = added
+            # A node that changed the list in place has changed more than its write says.
+            if type(value) is list and size == len(value) - added:
+                changed[channel] = value[size:]
+                tails.append(channel)
+        else:
+            announced[channel] = None
+            if type(value) is dict and size == SCALAR and all(map(is_found_again, added)):
+                changed[channel] = {key: value[key] for key in added}
+                tails.append(channel)
+    return changed, tails, announced
 
 
 def resized(sizes: Sizes, changed: Mapping[str, Any], cleared: Iterable[str] = ()) -> Sizes:

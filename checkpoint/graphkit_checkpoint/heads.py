@@ -73,14 +73,23 @@ class Stand:
         tip.base, tip.weight, tip.live = own.base, own.weight, None
 
 
-@dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class LaidAside(Rows):
-    """A commit that continues a head, packed, and the sizes after it."""
+    """A commit that continues a head, packed, and the sizes after it. Of `Rows` it has what a thread is claimed by."""
 
-    continues: Head
-    commit: Commit
-    draft: Draft
-    sizes: Sizes
+    __slots__ = ("commit", "continues", "draft", "sizes")
+
+    def __init__(self, continues: Head, commit: Commit, draft: Draft, sizes: Sizes) -> None:
+        self.thread_id = commit.thread_id
+        self.namespace = commit.namespace
+        self.token = commit.token
+        self.claims = commit.claims
+        self.acquire = commit.acquire
+        self.release = commit.release
+        self.head = None
+        self.continues = continues
+        self.commit = commit
+        self.draft = draft
+        self.sizes = sizes
 
 
 def laid_aside(stand: Stand, commit: Commit, limit: int) -> LaidAside:
@@ -91,16 +100,4 @@ def laid_aside(stand: Stand, commit: Commit, limit: int) -> LaidAside:
     if commit.checkpoints:
         stand.at, stand.sizes = commit.checkpoints[-1].id, sizes
     commit.tip.live = stand
-    return LaidAside(
-        commit.thread_id,
-        commit.namespace,
-        commit.token,
-        commit.claims,
-        commit.acquire,
-        commit.release,
-        None,
-        continues=stand.head,
-        commit=commit,
-        draft=draft,
-        sizes=sizes,
-    )
+    return LaidAside(stand.head, commit, draft, sizes)

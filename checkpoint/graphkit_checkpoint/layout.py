@@ -60,7 +60,9 @@ _GIVEN_TYPES: Final = frozenset({(str, bytes), (str, str, str, int, int)})
 _VERSION_TYPES: Final = frozenset({(str, int), (str, int, bytes)})
 
 _plain = Packer(buf_size=4096)
-"""Packs names and numbers of our own. Shared by all threads: no Python code runs while it works."""
+"""Packs names and numbers of our own. Shared by all threads, so no Python code may run while it works: what it is given
+consists of exact tuples, lists and dicts. To go through anything else it makes an iterator, at which garbage may be
+collected, and finalizers and other threads come in between."""
 
 
 class Cipher(Protocol):
@@ -156,7 +158,7 @@ class CheckpointBody(NamedTuple):
 
 def listed(versions: Mapping[str, Version]) -> dict[str, Any]:
     """Versions as a base lists them."""
-    return {key: version if version.body is not None else version[:2] for key, version in versions.items()}
+    return {key: version[:2] if version.body is None else tuple(version) for key, version in versions.items()}
 
 
 class Layout:
@@ -211,7 +213,7 @@ class Layout:
     def cover_checkpoint(
         self, thread_id: str, namespace: str, key: tuple[str, str | None, str, int], body: CheckpointBody
     ) -> CheckpointRow:
-        return CheckpointRow(*key, *self.cover(_plain.pack(body), (thread_id, namespace, *key)))
+        return CheckpointRow(*key, *self.cover(_plain.pack(tuple(body)), (thread_id, namespace, *key)))
 
     def open_checkpoint(self, thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
         key = (thread_id, namespace, *row[:4])

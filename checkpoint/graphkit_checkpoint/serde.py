@@ -59,6 +59,7 @@ _MAX_NESTING: Final = 500
 _GROUP_BYTES: Final = 64 * 1024
 _ARRAY: Final = Struct(">BI")
 """The header of an array of any length: its type byte, 0xDD, and the number of its items."""
+_MOST_ITEMS: Final = 2**32 - 1
 _EXTENSION_COST: Final = 2  # an extension takes more of the stack than a list, on both ways
 
 _LOOKALIKES: Final = frozenset({bytearray, memoryview, ExtType, Timestamp})
@@ -68,6 +69,8 @@ _TO_INSPECT: Final = _LOOKALIKES | _CONTAINERS
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), bytes, list, dict})
 """Of these only containers refer to anything."""
 _MANY: Final = 256
+_TO_LOOK_INTO: Final = re.compile(rb"[\xC4-\xC9\xD4-\xD8]").search
+"""Finds what could be the head of binary data or of an extension, which is all that lookalikes are packed as."""
 _TIMESTAMP: Final = re.compile(rb"[\x04\x08\x0C\xD6\xD7]\xFF")
 """How timestamps begin: their length or an extension of that length, then the type byte."""
 _TO_SEARCH: Final = frozenset({list, dict, Timestamp})
@@ -145,6 +148,8 @@ def unpack_items(parts: Iterable[tuple[int, bytes]]) -> list[Any]:
     """
     items: list[Any] = []
     for count, group in _grouped(parts):
+        if not 0 <= count <= _MOST_ITEMS:
+            raise CheckpointCorruptError(f"A stored list cannot have {count} items.")
         items += unpack(b"".join((_ARRAY.pack(0xDD, count), *group)))
     return items
 
@@ -172,16 +177,43 @@ def fingerprint(value: Any) -> str:
 
 
 def _write(value: Any, room: int) -> bytes:
-    if type(value) in _TO_INSPECT:
-        try:
-            room -= _depth(value, room)
-        except _BytearrayFound:
-            value = _boxed(value)
-            room -= _depth(value, room)
-    # A packer of its own: making one costs less than keeping a free list safe from threads and hooks.
-    packer = Packer(default=_hook(room), strict_types=True, unicode_errors="surrogatepass", buf_size=4096)
-    packed: bytes = packer.pack(value)
-    return packed
+    if type(value) not in _TO_INSPECT:
+        return _packer(_hook(room)).pack(value)  # type: ignore[no-any-return]
+    hook = _LateHook(value, room)
+    try:
+        packed: bytes = _packer(hook).pack(value)
+        # One level takes a byte at least, so few bytes nest no deeper than they may.
+        if hook.room is None and (len(packed) > room or _TO_LOOK_INTO(packed) is not None):
+            _depth(value, room)
+        return packed
+    except _BytearrayFound:
+        value = _boxed(value)
+    except Exception:
+        if hook.room is None:
+            _depth(value, room)  # its refusals say more
+        raise
+    return _packer(_hook(room - _depth(value, room))).pack(value)  # type: ignore[no-any-return]
+
+
+def _packer(hook: Callable[[Any], ExtType]) -> Packer:
+    """A packer of its own: making one costs less than keeping a free list safe from threads and hooks."""
+    return Packer(default=hook, strict_types=True, unicode_errors="surrogatepass", buf_size=4096)
+
+
+class _LateHook:
+    """`_hook` inside of a list or dict: how deep that nests is looked up when something needs it."""
+
+    __slots__ = ("room", "value", "whole")
+
+    def __init__(self, value: Any, whole: int) -> None:
+        self.value = value
+        self.whole = whole
+        self.room: int | None = None
+
+    def __call__(self, item: Any) -> ExtType:
+        if self.room is None:
+            self.room = self.whole - _depth(self.value, self.whole) - _EXTENSION_COST
+        return _encode(self.room, item)
 
 
 @functools.cache

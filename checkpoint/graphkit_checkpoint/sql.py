@@ -499,6 +499,7 @@ class SqlTables(WriteTables):
         self.connection.execute(delete(table).where(*where))
 
 
+# `ValueRow._make` without a call of Python for each row.
 _value_row: Final[Callable[[Any], ValueRow]] = functools.partial(tuple.__new__, ValueRow)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["annotations_of", "choices", "hints_of_function"]
+__all__ = ["annotations_of", "choices", "evaluated", "hints_of_function", "meant"]
 
 
 def annotations_of(thing: Any) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def annotations_of(thing: Any) -> dict[str, Any]:
     others are there all the same.
     """
     try:
-        return get_type_hints(thing, include_extras=True)
+        return {name: evaluated(hint) for name, hint in get_type_hints(thing, include_extras=True).items()}
     except Exception:  # names that are not there, and whatever else evaluating an annotation raises
         resolved = {name: _resolved(annotation, scope) for name, annotation, scope in _written(thing)}
         return {name: annotation for name, annotation in resolved.items() if annotation is not _UNKNOWN}
@@ -34,7 +34,29 @@ def hints_of_function(action: Any) -> dict[str, Any]:
 
 def choices(annotation: Any) -> tuple[Any, ...]:
     """The annotation, or what it allows if that is several things."""
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    several = get_origin(annotation) in (Union, UnionType)
+    return tuple(map(meant, get_args(annotation))) if several else (annotation,)
+
+
+def meant(annotation: Any) -> Any:
+    """What the alias of a `type` statement stands for; any other annotation as it is, and an alias of something that
+    is not there. One inside another type stays."""
+    try:
+        return evaluated(annotation)
+    except NameError:
+        return annotation
+
+
+def evaluated(annotation: Any) -> Any:
+    """What `meant` returns, but raises `NameError` for an alias of something that is not there."""
+    while True:
+        alias = get_origin(annotation) or annotation
+        if type(alias).__name__ != "TypeAliasType":  # of typing since Python 3.12, and of typing_extensions
+            return annotation
+        given = dict(zip(alias.__type_params__, get_args(annotation), strict=False))
+        annotation = alias.__value__
+        if given and (wanted := getattr(annotation, "__parameters__", ())):
+            annotation = annotation[tuple(given[parameter] for parameter in wanted)]
 
 
 _UNKNOWN: Any = object()
@@ -52,6 +74,6 @@ def _written(thing: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 def _resolved(annotation: Any, scope: Mapping[str, Any]) -> Any:
     holder = type("holder", (), {"__annotations__": {"it": annotation}})
     try:
-        return get_type_hints(holder, dict(scope), include_extras=True)["it"]
+        return evaluated(get_type_hints(holder, dict(scope), include_extras=True)["it"])
     except Exception:
         return _UNKNOWN

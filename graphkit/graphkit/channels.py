@@ -68,6 +68,8 @@ class BaseChannel(ABC, Generic[V]):
     transient: ClassVar[bool] = True
     stored: ClassVar[bool] = True
     readable: ClassVar[bool] = True
+    operator: Callable[[Any, Any], Any] | None = None
+    """What folds writes into the value, if anything does: a graph that has another one is another version."""
 
     def __init__(self, typ: Any = Any, key: str = "") -> None:
         self.typ = typ
@@ -118,7 +120,8 @@ class _Held(BaseChannel[V]):
     """A channel that holds one value or none."""
 
     def __init__(self, typ: Any = Any, key: str = "") -> None:
-        super().__init__(typ, key)
+        self.typ = typ
+        self.key = key
         self.value: Any = MISSING
 
     def get(self) -> V:
@@ -228,14 +231,25 @@ class UntrackedValue(_Held[V]):
         return channel
 
 
-class BinaryOperatorAggregate(_Held[V]):
+class _Reduced(_Held[V]):
+    """Base of channels that fold writes into the value that they have."""
+
+    transient = False
+    operator: Callable[[Any, Any], Any]
+
+    def copy(self) -> _Held[V]:
+        channel = self.blank()
+        # A reducer may change the value in place; the original must not see it.
+        channel.value = copy(self.value) if isinstance(self.value, (list, dict, set)) else self.value
+        return channel
+
+
+class BinaryOperatorAggregate(_Reduced[V]):
     """Folds each write into the value with a binary operator: `value = operator(value, write)`.
 
     Starts with `typ()` where that can be called without arguments, else with the first write.
     An `Overwrite` sets the value as it is; only one per superstep.
     """
-
-    transient = False
 
     def __init__(self, typ: Any, operator: Callable[[Any, Any], Any], key: str = "") -> None:
         super().__init__(typ, key)
@@ -250,12 +264,6 @@ class BinaryOperatorAggregate(_Held[V]):
     @property
     def extension(self) -> Extension | None:
         return self._extension
-
-    def copy(self) -> BinaryOperatorAggregate[V]:
-        channel = self.blank()
-        # An operator may change the value in place; the original must not see it.
-        channel.value = copy(self.value) if isinstance(self.value, (list, dict, set)) else self.value
-        return channel
 
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
@@ -293,7 +301,7 @@ class BinaryOperatorAggregate(_Held[V]):
         return True
 
 
-class DeltaChannel(_Held[V]):
+class DeltaChannel(_Reduced[V]):
     """Folds all writes of a superstep into the value at once: `value = reducer(value, writes)`.
 
     Starts with `typ()` where that can be called without arguments, else with the first write. With an `Overwrite` the
@@ -302,8 +310,6 @@ class DeltaChannel(_Held[V]):
     reducer here. So `snapshot_frequency`, by which LangGraph bounds how much it replays, bounds nothing: values are
     loaded, and reducers never run again.
     """
-
-    transient = False
 
     def __init__(
         self,
@@ -316,18 +322,12 @@ class DeltaChannel(_Held[V]):
         if snapshot_frequency <= 0:
             raise ValueError(f"snapshot_frequency must be a positive int, not {snapshot_frequency!r}")
         super().__init__(list if typ is None else typ, key)
-        self.reducer = reducer
+        self.operator = reducer
         self.snapshot_frequency = snapshot_frequency
         self.value = _empty_of(self.typ)
 
     def blank(self) -> DeltaChannel[V]:
-        return DeltaChannel(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency, key=self.key)
-
-    def copy(self) -> DeltaChannel[V]:
-        channel = self.blank()
-        # A reducer may change the value in place; the original must not see it.
-        channel.value = copy(self.value) if isinstance(self.value, (list, dict, set)) else self.value
-        return channel
+        return DeltaChannel(self.operator, self.typ, snapshot_frequency=self.snapshot_frequency, key=self.key)
 
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
@@ -343,7 +343,7 @@ class DeltaChannel(_Held[V]):
         elif self.value is MISSING:
             self.value = writes.pop(0)
         if writes:
-            self.value = self.reducer(self.value, writes)
+            self.value = self.operator(self.value, writes)
         return True
 
 

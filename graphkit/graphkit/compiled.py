@@ -70,7 +70,6 @@ class CompiledGraph:
         self.program = program
         self.name = program.name
         self.builder = builder
-        self.checkpointer = checkpointer if isinstance(checkpointer, BaseCheckpointSaver) else None
         self._setting = Setting(
             program=program,
             checkpointer=checkpointer,
@@ -87,6 +86,7 @@ class CompiledGraph:
             debug=debug,
             apart=apart,
         )
+        self.checkpointer = self._setting.saver
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, nodes={list(self.program.nodes)})"

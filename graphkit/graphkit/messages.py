@@ -45,6 +45,7 @@ class Messages:
 
     def started(self, event: TaskStarted) -> None:
         self._given[event.about.id] = event.input
+        self._parts.pop(event.about.id, None)  # what a failed attempt has said was another message
 
     def returned(self, event: TaskEnded) -> Iterator[Said]:
         """The complete messages in what a task returned."""

@@ -87,11 +87,12 @@ class Runtime(Generic[ContextT]):
 
     def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
         """The same with every value of `other` that it was given, and that is no default."""
-        given = {
-            each.name: getattr(other, each.name)
-            for each in fields(Runtime)
-            if getattr(other, each.name) != getattr(_BLANK, each.name)
-        }
+        given = {}
+        for each in fields(Runtime):
+            value, default = getattr(other, each.name), getattr(_BLANK, each.name)
+            # Contexts and stores may compare as they like.
+            if type(value) is not type(default) or value != default:
+                given[each.name] = value
         return replace(self, **given)
 
     def override(self, **changes: Any) -> Runtime[ContextT]:

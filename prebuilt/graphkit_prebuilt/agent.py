@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from graphkit.compiled import CompiledGraph
 from graphkit.engine.identity import call_at, call_of
 from graphkit.errors import InvalidPromptError
-from graphkit.types import Interrupt
-from graphkit_checkpoint.admission import check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_prebuilt.arguments import (
     DEFAULT,
@@ -23,12 +21,12 @@ from graphkit_prebuilt.arguments import (
 )
 from graphkit_prebuilt.content import Message, SystemPrompt
 from graphkit_prebuilt.direct import ToolCaller
-from graphkit_prebuilt.halting import Halt, HaltSignal
+from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.catalogue import AgentInitializedEvent
-from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
+from graphkit_prebuilt.host import Host
 from graphkit_prebuilt.host_thread import Within
-from graphkit_prebuilt.loop.invocation import invocation_of
+from graphkit_prebuilt.limits import ENDLESS
 from graphkit_prebuilt.loop.program import EVERYTHING, Heard, program_of
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
 from graphkit_prebuilt.managers.sliding import SlidingWindowConversationManager
@@ -58,11 +56,9 @@ if TYPE_CHECKING:
     from graphkit_prebuilt.hooks.event import BaseHookEvent
 
 DEFAULT_NAME: Final = "graphkit agent"
-ENDLESS: Final = 1_000_000_000
-"""Supersteps: what bounds a request are its limits."""
 
 
-class Agent:
+class Agent(Host[AgentThread]):
     """A model that answers prompts, calling tools until it has what it needs; a compiled graph underneath.
 
     `agent(prompt)` runs one request to its end: the model's last answer, or questions of hooks and tools, which the
@@ -230,11 +226,6 @@ class Agent:
         """Calls a tool directly: `agent.tool.name(**input)`."""
         return ToolCaller(self)
 
-    def add_hook(self, callback: Any, event_type: Any = None, *, order: float = HookOrder.DEFAULT) -> None:
-        """Call `callback` with each event of this type, of these types (a list), or, without, of the types that
-        its first parameter is annotated with. Raises what `HookRegistry.add_callback` raises."""
-        self.hooks.add_callback(event_type, callback, order=order)
-
     def add_middleware(self, stage_or_phase: Any, handler: Any) -> None:
         """Wrap a stage of the loop: `InvokeModelStage`, `ExecuteToolStage` or `ExecuteToolsStage`, or take part in its
         `Input`, `Wrap` (the stage itself) or `Output`.
@@ -353,11 +344,6 @@ class Agent:
 
     # Its conversations
 
-    def thread(self, thread_id: str | None = None) -> AgentThread:
-        """One conversation of this agent; without an id, its own. Raises `InvalidThreadIdError`."""
-        wanted = self._thread_id if thread_id is None else check_thread_id(thread_id)
-        return self.threads.get(wanted)
-
     @property
     def graph(self) -> CompiledGraph:
         """The agent as a graph on its saver: to look at threads, to draw it, for breakpoints and forks. Inside a task
@@ -402,51 +388,12 @@ class Agent:
 
     app_state = state
 
-    @property
-    def interrupts(self) -> list[Interrupt]:
-        """The open questions of the agent's own conversation."""
-        return self._here.interrupts
-
-    @property
-    def halts(self) -> list[Halt]:
-        """What has halted the agent's own conversation; empty if nothing has."""
-        return self._here.halts
-
-    def get_plugin_state(self, name: str, *, per_invocation: bool = False) -> Any:
-        """What a plugin keeps with the conversation: of the request that runs here, else with the agent's own. A copy.
-
-        Without a declared type None if nothing is kept; with one, an instance of the type, if nothing is kept one that
-        is made without arguments (None if it cannot be). `per_invocation` is the part that ends with the turn: with its
-        last message, or when another prompt leaves it; it outlasts questions, halts and failures.
-
-        Raises `UnknownPluginError` for a name of which neither a plugin nor a state is there, `ValueError` for a
-        state that is not of the plugin's type.
-        """
-        return self._here.get_plugin_state(name, per_invocation=per_invocation)
-
-    def set_plugin_state(self, name: str, state: Any, *, per_invocation: bool = False) -> None:
-        """Keep the state of a plugin: see `get_plugin_state`. None for nothing.
-
-        In a hook or a tool it is kept whatever becomes of it; between requests it is stored by the next one. Only what
-        differs from the state before is written. Raises `UnknownPluginError`, `ValueError` for what is not of the
-        type that the plugin declares, and `UnserializableStateError` for what cannot be stored.
-        """
-        self._here.set_plugin_state(name, state, per_invocation=per_invocation)
-
     def cancel(self, message: str | None = None, *, after_current_tools: bool = False) -> None:
         """End the request that runs here, else the one of the agent's own conversation, or its next one, at the
         next place where that leaves the conversation complete: its result has the stop reason "cancelled". `message`
         is then what the agent says last. With `after_current_tools` the calls of tools that the model has made, if it
         has, run to their end; a request without them is not ended."""
         self._here.cancel(message, after_current_tools=after_current_tools)
-
-    @property
-    def _here(self) -> AgentThread:
-        """The conversation of the request that runs here, else the agent's own."""
-        running = invocation_of(self)
-        if running is None:
-            return self.thread()
-        return running.thread or self.thread(running.thread_id)
 
     def thread_within(self, thread_id: str, within: Within) -> AgentThread:
         """The conversation as it rests inside of the thread of what is around it."""

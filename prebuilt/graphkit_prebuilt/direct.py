@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import json
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphkit.errors import ConcurrencyException
@@ -53,7 +54,8 @@ class DirectCall:
         user_message_override: str | None = None,
         **input: Any,
     ) -> ToolResult:
-        """Run the tool with this input and return its result; what it raises becomes an error result.
+        """Run the tool with this input and return its result; what it raises becomes an error result. What the tool
+        does not declare as its input is also in its `invocation_state`, and not added to the conversation.
 
         No hook is called. The call is added to the agent's own conversation (what was called, the call, its result,
         and that it was called), unless `record_direct_tool_call` is False, here or in the agent;
@@ -72,12 +74,22 @@ class DirectCall:
         use = ToolUse(toolUseId=f"tooluse_{uuid.uuid4().hex}", name=name, input=input)
         self._admit(record)
         # With a context of its own, in which the tool may ask nothing.
-        result, error = contextvars.copy_context().run(self._run, use)
+        beside = self._undeclared(input)
+        result, error = contextvars.copy_context().run(self._run, use, beside)
         if isinstance(error, OutsideRunError):
             raise RuntimeError(f"tool {name!r} cannot be called directly: {error}") from error
         if record:
-            self._record(use, result, user_message_override)
+            said = {key: value for key, value in input.items() if key not in beside}
+            self._record(ToolUse({**use, "input": said}), result, user_message_override)
         return result
+
+    def _undeclared(self, input: Mapping[str, Any]) -> dict[str, Any]:
+        """What the tool's schema has no place for."""
+        schema = self._tool.tool_spec["inputSchema"].get("json") or {}
+        properties = schema.get("properties")
+        if properties is None or schema.get("additionalProperties"):
+            return {}
+        return {key: value for key, value in input.items() if key not in properties}
 
     def _admit(self, record: bool) -> None:
         thread = self._agent.thread()
@@ -93,14 +105,16 @@ class DirectCall:
                 f"{called} while the agent waits for answers to its questions, or is halted; go on with that first"
             )
 
-    def _run(self, use: ToolUse) -> tuple[ToolResult, Exception | None]:
+    def _run(self, use: ToolUse, beside: dict[str, Any]) -> tuple[ToolResult, Exception | None]:
         request = invocation_of(self._agent)
         frame, depth = current.get(), depth_below()
         if frame is not None:
             current.set(_Unasking(frame))
-        context = ToolContext(use, self._agent)
+        context = ToolContext(use, self._agent, beside)
         if request is not None:
-            context.invocation_state, context.cancel_signal = request.invocation_state, request.cancel
+            shared = request.invocation_state
+            context.invocation_state = {**shared, **beside} if beside else shared
+            context.cancel_signal = request.cancel
         try:
             return blocking(run_tool(self._tool, use, context), depth)
         except HaltSignal as signal:

@@ -15,9 +15,9 @@ from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_prebuilt.directive import ResumeDirective, Way
 from graphkit_prebuilt.halting import Halt, halts_in, questions_in
 from graphkit_prebuilt.loop.invocation import invocation_of
+from graphkit_prebuilt.plugin_pieces import Pieces
 from graphkit_prebuilt.plugin_state import (
     Part,
-    Pieces,
     PluginStates,
     RestingStates,
     given_back,
@@ -58,6 +58,7 @@ class HostThread(ABC):
         self._host = host
         self._within = within
         self._requests: list[Any] = []
+        self._inside: list[Any] = []
 
     @property
     def config(self) -> RunnableConfig:
@@ -117,12 +118,12 @@ class HostThread(ABC):
             )
         self._plugin_states.set(name, state, "turn" if per_invocation else "plugins")
 
-    def begin(self, request: Any) -> None:
-        """A request runs on this thread, until its `end`."""
-        self._requests.append(request)
+    def begin(self, request: Any, inside: bool = False) -> None:
+        """A request runs on this thread, until its `end`; or `inside` of something, on the thread of that."""
+        (self._inside if inside else self._requests).append(request)
 
     def end(self, request: Any) -> None:
-        self._requests.remove(request)
+        (self._inside if request in self._inside else self._requests).remove(request)
 
     @property
     def is_running(self) -> bool:
@@ -132,7 +133,7 @@ class HostThread(ABC):
     @property
     def is_changed(self) -> bool:
         """Whether it knows something that is not stored."""
-        return bool(self._requests or self.pieces)
+        return bool(self._requests or self._inside or self.pieces)
 
     def keep(self) -> None:
         """It is about to know something that is not stored."""

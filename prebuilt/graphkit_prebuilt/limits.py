@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.metrics import RequestMetrics
+
+ENDLESS: Final = 1_000_000_000
+"""Supersteps: what bounds a request of an agent, and a turn of an orchestrator, are limits of their own."""
 
 
 class Limits(TypedDict, total=False):

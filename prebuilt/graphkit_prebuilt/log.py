@@ -54,7 +54,8 @@ class Log(BaseChannel[list[Message]]):
     transient = False
 
     def __init__(self, typ: Any = list, key: str = "messages") -> None:
-        super().__init__(typ, key)
+        self.typ = typ
+        self.key = key
         self.value: list[Message] = []
         self._extension: Extension | None = None
 
@@ -252,7 +253,8 @@ class Keyed(BaseChannel[dict[str, Any]]):
     transient = False
 
     def __init__(self, typ: Any = dict, key: str = "") -> None:
-        super().__init__(typ, key)
+        self.typ = typ
+        self.key = key
         self.value: dict[str, Any] = {}
         self._extension: Extension | None = None
 

@@ -1,18 +1,15 @@
 """The state of plugins: a value for each, kept with the conversation, and another one that ends with the turn.
 
-A value is kept in pieces, its fields and what is in those, so that what is stored of a change is as large as the
-change: a list that grows by an item a turn costs that item. A piece carries the number of its write, since callbacks
-and tools of several tasks may change one state: what was written last stays, whichever task's writes are applied first.
+A value is kept in pieces. A piece carries the number of its write, since callbacks and tools of several tasks may
+change one state: what was written last stays, whichever task's writes are applied first.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from graphkit.channels import MISSING
 from graphkit.errors import UnknownPluginError, UnserializableStateError
@@ -20,21 +17,17 @@ from graphkit.frame import Frame, running
 from graphkit.types import Overwrite, StateSnapshot
 from graphkit_checkpoint.serde import fingerprint
 from graphkit_prebuilt.conversation import copied
-from graphkit_prebuilt.log import DELETED, Keyed
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from graphkit_prebuilt.log import DELETED
+from graphkit_prebuilt.plugin_pieces import NO_PIECES, Pieces, put_together, same, taken_apart
+from graphkit_prebuilt.plugin_types import dumped, made
 
 __all__ = [
-    "NO_PIECES",
+    "CLEARED",
     "PARTS",
     "Part",
-    "Pieces",
     "PluginStates",
     "RestingStates",
     "RunningStates",
-    "Stamped",
-    "check_types",
     "end_turn",
     "given_back",
     "settle",
@@ -46,76 +39,7 @@ CLEARED: Final = Overwrite({})
 """The write that ends the turn for those who have kept something for as long as it lasts."""
 Part = Literal["plugins", "turn"]
 """The channel: `plugins` lasts as long as the conversation, `turn` as long as the turn."""
-NO_PIECES: Final[Mapping[Any, Any]] = MappingProxyType({})
 PARTS: Final[tuple[Part, ...]] = ("plugins", "turn")
-Path = tuple[Any, ...]
-"""Where a piece is: the plugin's name, then a field or an index, then a key or an index in that."""
-Pieces = dict[Any, Any]
-"""By path, `[number, value]`. A dict or list that was taken apart stands for itself as `{}` or `[]`."""
-
-DEPTH: Final = 2
-"""How deep values are taken apart."""
-
-
-class Stamped(Keyed):
-    """Values by key, each `[number, value]`: of several writes of a key the one with the highest number stays. Values
-    without a number, and `Overwrite`, are as in `Keyed`."""
-
-    def update(self, values: Sequence[Any]) -> bool:
-        if any(type(write) is not dict for write in values):
-            emptied = all(type(write) is Overwrite and not write.value for write in values)
-            return bool(self.value or not emptied) and super().update(values)
-        latest: Pieces = {}
-        for write in values:
-            for key, one in write.items():
-                old = latest.get(key, self.value.get(key))
-                if type(one) is not list or type(old) is not list or one[0] > old[0]:
-                    latest[key] = one
-        deleted = {key for key, one in latest.items() if type(one) is list and one[1] is DELETED}
-        return super().update([{key: DELETED if key in deleted else one for key, one in latest.items()}])
-
-    def from_checkpoint(self, checkpoint: Any) -> Stamped:
-        channel = Stamped(self.typ, self.key)
-        if checkpoint is not MISSING:
-            channel.value = checkpoint
-        return channel
-
-
-def taken_apart(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
-    """The pieces of a value, by path."""
-    deep = len(path) <= DEPTH
-    if deep and type(value) is dict and all(type(key) is str for key in value):
-        yield path, {}
-        for key, one in value.items():
-            yield from taken_apart((*path, key), one)
-    elif deep and type(value) is list:
-        yield path, []
-        for index, one in enumerate(value):
-            yield from taken_apart((*path, index), one)
-    else:
-        yield path, value
-
-
-def put_together(pieces: Mapping[Any, Any], name: str) -> Any:
-    """The value that these pieces of a plugin are of, a copy; `MISSING` if there are none."""
-    found: dict[Path, Any] = {}
-    for path in sorted((path for path in pieces if type(path) is tuple and path[0] == name), key=_order):
-        value = pieces[path][1]
-        if value is DELETED:
-            continue
-        value = copied(value)
-        found[path] = value
-        around = found.get(path[:-1])
-        if type(around) is list:
-            around.append(value)
-        elif type(around) is dict:
-            around[path[-1]] = value
-    return found.get((name,), MISSING)
-
-
-def _order(path: Path) -> Any:
-    """Those around others first, and the items of lists in order; the order of fields is that of their writes."""
-    return len(path), [step if type(step) is int else 0 for step in path]
 
 
 class PluginStates(ABC):
@@ -142,7 +66,7 @@ class PluginStates(ABC):
             if found is MISSING and name not in self.plugins:
                 raise self._unknown(name)
             return None if found is MISSING else found
-        return _made(kind, found, name)
+        return made(kind, found, name)
 
     def set(self, name: str, state: Any, part: Part) -> None:
         """Keep a state, None for nothing. Raises `UnknownPluginError`, `ValueError` for what is not of the type that
@@ -151,7 +75,7 @@ class PluginStates(ABC):
             raise self._unknown(name)
         kind = self._type_of(name, part)
         if kind is not None and state is not None:
-            state = _dumped(kind, state, name)
+            state = dumped(kind, state, name)
         new = {} if state is None else dict(taken_apart((name,), state))
         with self.guard:
             old = self.pieces(part)
@@ -159,7 +83,7 @@ class PluginStates(ABC):
             changes = {
                 path: [number, copied(value)]
                 for path, value in new.items()
-                if path not in old or not _same(old[path][1], value)
+                if path not in old or not same(old[path][1], value)
             }
             for path in old:
                 if (
@@ -208,9 +132,8 @@ class RunningStates(PluginStates):
     def __init__(self, request: Running) -> None:
         self.request = request
         self.plugins, self.guard = request.agent.plugins, request.guard
-        self._live: dict[
-            Part, tuple[Mapping[Any, Any], Pieces]
-        ] = {}  # as stored, and with what was set since
+        # As stored, and with what was set since:
+        self._live: dict[Part, tuple[Mapping[Any, Any], Pieces]] = {}
         self._set: dict[Part, Pieces] = {}
 
     def pieces(self, part: Part) -> Pieces:
@@ -308,61 +231,3 @@ def tentative(thread: Resting) -> Iterator[None]:
     except BaseException:
         thread.pieces = before
         raise
-
-
-def _same(old: Any, new: Any) -> bool:
-    """Whether two pieces are stored alike: 1, 1.0 and True are not."""
-    return old is new or (type(old) is type(new) and old == new and repr(old) == repr(new))
-
-
-# --- Types ----------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def _made(kind: Any, found: Any, name: str) -> Any:
-    if found is MISSING:
-        try:
-            return kind()
-        except (TypeError, ValueError):  # it has fields without a default
-            return None
-    try:
-        return _adapter(kind).validate_python(found)
-    except ValueError as error:
-        raise ValueError(f"what is kept of plugin {name!r} is no {_named(kind)}: {error}") from error
-
-
-def _dumped(kind: Any, state: Any, name: str) -> Any:
-    """The state as builtin values, checked."""
-    adapter = _adapter(kind)
-    try:
-        made = adapter.validate_python(state)
-        dumped = adapter.dump_python(made, warnings=False)
-        adapter.validate_python(dumped)
-    except ValueError as error:
-        raise ValueError(
-            f"{state!r:.200} is no state of plugin {name!r}, a {_named(kind)}: {error}"
-        ) from error
-    return dumped
-
-
-def _named(kind: Any) -> str:
-    return getattr(kind, "__name__", str(kind))
-
-
-def check_types(plugin: Any) -> None:
-    """Raises `TypeError` for a plugin that declares as the type of its state what is none."""
-    for what in ("state_type", "invocation_state_type"):
-        if (kind := getattr(plugin, what)) is None:
-            continue
-        try:
-            _adapter(kind)
-        except Exception as error:  # whatever pydantic finds
-            raise TypeError(
-                f"{what} of plugin {plugin.name!r} is {kind!r:.200}, of which no state can be made: {error}"
-            ) from error

@@ -11,7 +11,7 @@ from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.loop.steps import Call, Steps, blocking, depth_below
 from graphkit_prebuilt.middleware.marks import MARK as MIDDLEWARE
-from graphkit_prebuilt.plugin_state import check_types
+from graphkit_prebuilt.plugin_types import check_types
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.directive import ResumeDirective
@@ -55,7 +55,7 @@ class Orchestrator(Protocol):
     def hooks(self) -> HookRegistry: ...
 
 
-class Host(Orchestrator, Protocol):
+class AgentHost(Orchestrator, Protocol):
     """An agent, which has tools and middleware too."""
 
     def add_middleware(self, stage_or_phase: Any, handler: Any) -> None: ...
@@ -145,7 +145,7 @@ class Plugin(MultiAgentPlugin):
 
 
 def attach(
-    agent: Host, plugins: Iterable[Plugin], attached: dict[str, Plugin] | None = None
+    agent: AgentHost, plugins: Iterable[Plugin], attached: dict[str, Plugin] | None = None
 ) -> dict[str, Plugin]:
     """Give an agent these plugins, in order: each one's `init_agent`, then its hooks, middleware, and tools.
 

@@ -103,9 +103,10 @@ class AgentRequest(GraphRequest[AgentResult]):
     def _heard(self) -> Heard:
         """Whether anybody hears the edges of the request."""
         inv = self.invocation
+        opening = heard(inv, BeforeInvocationEvent)
         return Heard(
-            before=heard(inv, BeforeInvocationEvent, MessageAddedEvent),
-            opening=heard(inv, BeforeInvocationEvent),
+            before=opening or heard(inv, MessageAddedEvent),
+            opening=opening,
             closing=bool(self.agent.plugins)
             or heard(inv, AfterToolsEvent, InterruptEvent, AgentResultEvent, AfterInvocationEvent),
         )

@@ -9,6 +9,7 @@ from graphkit_prebuilt.content import (
     Message,
     ToolChoice,
     ToolChoiceToolDict,
+    texts,
     tool_results,
     tool_uses,
     user,
@@ -66,6 +67,16 @@ class OutputTool(StepTool):
             if message["role"] == "user" and not tool_results(message):
                 return bool(message == self.insisting)
         return False
+
+    def read(self, message: Message) -> BaseModel | None:
+        """The object that the text of a message is as JSON, of a model that was told to call and cannot be made to;
+        None if there is something else in it, or it does not fit."""
+        from pydantic import ValidationError
+
+        try:
+            return self.model.model_validate_json("".join(texts(message["content"])))
+        except ValidationError:
+            return None
 
     def found(self, messages: Sequence[Message]) -> BaseModel | None:
         """The object that was given in the calls whose results come last; None if there was none that fits."""

@@ -86,7 +86,7 @@ class AgentThread(HostThread):
     def cancel(self, message: str | None = None, *, after_current_tools: bool = False) -> None:
         """End the request that runs on this thread, or else the next one, as `agent.cancel` does."""
         running = self._running
-        requests = self._requests if running is None else [running]
+        requests = [*self._requests, *self._inside] if running is None else [running]
         if requests:
             for request in requests:
                 request.cancel.cancel(message, after_current_tools)
@@ -179,12 +179,11 @@ class AgentThread(HostThread):
 
     # For a request
 
-    def begin(self, request: Invocation) -> None:
-        """A request runs on this thread, until its `end`."""
+    def begin(self, request: Invocation, inside: bool = False) -> None:
         cancelled, self._cancelled = self._cancelled, None
         if cancelled is not None:
             request.cancel.cancel(cancelled.message)
-        super().begin(request)
+        super().begin(request, inside)
 
     def take(self, new_turn: bool) -> Taken:
         """What was changed since the last request. With `new_turn` a prompt comes after it."""

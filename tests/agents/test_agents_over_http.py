@@ -1,4 +1,4 @@
-"""Agents whose models are asked over HTTP, in the protocols of OpenAI and of Anthropic, through every door."""
+"""Agents whose models are asked over HTTP, in the protocols of OpenAI and of Anthropic, in both colours."""
 
 from __future__ import annotations
 
@@ -66,6 +66,11 @@ def divide(a: int, b: int) -> float:
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     with serving(monkeypatch) as start:
         yield start
+
+
+@pytest.fixture(params=["call", "invoke_async"])
+def door(request: pytest.FixtureRequest) -> Door:
+    return Door(request.param)
 
 
 @pytest.fixture(params=[OPENAI, ANTHROPIC])

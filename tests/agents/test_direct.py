@@ -139,6 +139,40 @@ def test_the_programs_own_objects_reach_the_tool_and_not_the_conversation() -> N
     }
 
 
+def test_what_a_tool_does_not_declare_is_what_it_is_told_beside_its_input() -> None:
+    """As in Strands: the tool finds it in its `invocation_state`, and it is not for the conversation."""
+
+    @tool(context=True)
+    def greet(name: str, tool_context: ToolContext) -> str:
+        return f"{name}, {tool_context.invocation_state['user'].pop()}"
+
+    @tool
+    def takes_all(name: str, **more: Any) -> str:
+        return f"{name} {more}"
+
+    agent = agent_of(tools=[greet, takes_all])
+    assert without_id(agent.tool.greet(name="Ann", user={"u1"})) == success("Ann, u1")
+    assert agent.messages[1]["content"][0]["toolUse"]["input"] == {"name": "Ann"}
+    assert without_id(agent.tool.takes_all(name="Ann", age=7)) == success("Ann {'age': 7}")
+    assert agent.messages[5]["content"][0]["toolUse"]["input"] == {"name": "Ann", "age": 7}
+
+
+def test_inside_a_request_that_is_added_to_what_it_shares() -> None:
+    seen: list[Any] = []
+
+    @tool(context=True)
+    def note(tool_context: ToolContext) -> None:
+        seen.append(tool_context.invocation_state)
+
+    def hook(event: BeforeInvocationEvent) -> None:
+        event.agent.tool.note(record_direct_tool_call=False)
+        event.agent.tool.note(record_direct_tool_call=False, more=1)
+
+    shared: dict[str, Any] = {"word": "here"}
+    agent_of("done", tools=[note], hooks=[hook])("go", invocation_state=shared)
+    assert seen[0] is shared and seen[1] == {**shared, "more": 1} and "more" not in shared
+
+
 def test_no_hook_hears_of_it() -> None:
     heard: list[str] = []
 

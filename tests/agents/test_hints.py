@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Optional, Union
 
 import pytest
+from typing_extensions import TypeAliasType
 
 from graphkit.hooks import (
     AfterModelCallEvent,
@@ -17,11 +18,13 @@ from graphkit.hooks import (
 )
 
 BOTH = (BeforeModelCallEvent, AfterModelCallEvent)
+Either = TypeAliasType("Either", BeforeModelCallEvent | AfterModelCallEvent)
 
 
 def plain(event: BeforeModelCallEvent) -> None: ...
 def union(event: BeforeModelCallEvent | AfterModelCallEvent) -> None: ...
 def old_union(event: Union[BeforeModelCallEvent, AfterModelCallEvent]) -> None: ...  # noqa: UP007
+def alias(event: Either) -> None: ...
 def defaults(event: BeforeModelCallEvent, more: int = 1, *rest: Any, **named: Any) -> None: ...
 def default_of_its_own(event: BeforeModelCallEvent = None) -> None: ...  # type: ignore[assignment]
 def other_annotations_are_not_looked_at(event: BeforeModelCallEvent, x: Nowhere = 1) -> Nowhere: ...  # type: ignore  # noqa: F821
@@ -71,6 +74,7 @@ def of_a_local_class() -> tuple[Callable[..., Any], type[HookEvent]]:
         (plain, BOTH[:1]),
         (union, BOTH),
         (old_union, BOTH),
+        (alias, BOTH),
         (defaults, BOTH[:1]),
         (default_of_its_own, BOTH[:1]),
         (other_annotations_are_not_looked_at, BOTH[:1]),

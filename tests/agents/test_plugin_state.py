@@ -379,16 +379,16 @@ def test_a_kilobyte_a_turn_is_stored_linearly(change: Callable[[Agent, int], Any
     path = tmp_path / "state.sqlite"
     sizes = []
     with SqliteSaver(str(path), synchronous="NORMAL") as saver:
-        agent = agent_of(*["ok"] * 160, session_manager=SessionManager(saver, "s"), plugins=[Counter()])
+        agent = agent_of(*["ok"] * 80, session_manager=SessionManager(saver, "s"), plugins=[Counter()])
         agent.hooks = type(agent.hooks)()
-        for turn in range(160):
+        for turn in range(80):
             agent.set_plugin_state("counter", change(agent, turn))
             agent("go")
-            if turn + 1 in (40, 80, 160):
+            if turn + 1 in (20, 40, 80):
                 sizes.append(bytes_of_values(saver))
-    assert sizes[0] > 40 * 1024
+    assert sizes[0] > 20 * 1024
     assert sizes[2] - sizes[1] < 2.2 * (sizes[1] - sizes[0])
-    assert sizes[2] < 160 * 3 * 1024
+    assert sizes[2] < 80 * 3 * 1024
 
 
 def bytes_of_values(saver: Any) -> int:

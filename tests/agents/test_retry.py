@@ -11,7 +11,7 @@ import pytest
 from graphkit import ModelRetryStrategy
 from graphkit.hooks import AfterModelCallEvent, HookRegistry
 from graphkit.models import ScriptedModel, ToolCall
-from graphkit.types.exceptions import ModelThrottledException
+from graphkit.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from graphkit_prebuilt import retry
 from tests.agents.conftest import Door, agent_of, script
 
@@ -40,6 +40,30 @@ def test_a_throttled_model_is_called_again(door: Door, slept: list[float]) -> No
     assert slept == [4, 8]
     assert [len(request.messages) for request in script(agent).requests] == [1, 1, 1]
     assert len(agent.messages) == 2
+
+
+def of_strands(name: str) -> Exception:
+    """What a provider of Strands raises."""
+    base = type(name, (Exception,), {"__module__": "strands.types.exceptions"})
+    error: Exception = type("OfTheProvider", (base,), {})("busy")
+    return error
+
+
+def test_what_a_provider_of_strands_raises_is_known(door: Door, slept: list[float]) -> None:
+    """An agent waits and makes room as for its own; hooks and callers get our classes, made from the provider's."""
+    given, heard = of_strands("ModelThrottledException"), list[Exception | None]()
+    agent = agent_of(given, "fine")
+    agent.add_hook(lambda event: heard.append(event.exception), AfterModelCallEvent)
+    assert str(door(agent, "hi")) == "fine\n" and slept == [4]
+    assert isinstance(heard[0], ModelThrottledException) and heard[0].__cause__ is given
+    agent = agent_of("one", of_strands("ContextWindowOverflowException"), "two")
+    door(agent, "hi")
+    assert str(door(agent, "again")) == "two\n" and len(agent.messages) == 2
+    with pytest.raises(ContextWindowOverflowException, match="busy"):
+        door(agent_of(of_strands("ContextWindowOverflowException")), "hi")
+    other = of_strands("SomethingElse")
+    with pytest.raises(type(other)):
+        door(agent_of(other), "hi")
 
 
 def test_after_so_many_attempts_the_error_is_raised(door: Door, slept: list[float]) -> None:

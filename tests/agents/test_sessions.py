@@ -477,6 +477,7 @@ def test_what_is_no_session_manager_is_refused() -> None:
 # --- Cost --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("door", ["call", "invoke_async"], indirect=True)
 def test_a_request_costs_the_same_however_long_the_conversation_is(door: Door) -> None:
     """Of an agent without a session: nothing of what was said before is packed or read again."""
     turns = [turn for _ in range(150) for turn in (deleting("a"), "done")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -174,11 +175,12 @@ def test_an_equal_call_is_not_made_again(door: Door, look: Any, pay: Any, ran: l
 
 def test_results_outlast_the_process(look: Any, ran: list[Any], tmp_path: Path) -> None:
     for number in (1, 2):
-        cache: Any = SqliteCache(path=str(tmp_path / "cache.sqlite"))
-        agent = agent_of(
-            ToolCall("look", {"at": 1}), "done", tools=[look], plugins=[ToolResultCache(cache=cache)]
-        )
-        agent("go")
+        cache: Any
+        with SqliteCache(path=str(tmp_path / "cache.sqlite")) as cache:
+            agent = agent_of(
+                ToolCall("look", {"at": 1}), "done", tools=[look], plugins=[ToolResultCache(cache=cache)]
+            )
+            agent("go")
         assert results(agent) == [("success", "seen 1 (1)")] and len(ran) == 1, number
 
 
@@ -269,12 +271,13 @@ def test_who_shares_a_store_shares_the_bucket_while_all_live(door: Door, look: A
     async def sleep(seconds: float) -> None:
         time.waits.append(round(seconds, 6))
 
-    stores = [SqliteStore(str(tmp_path / "store.sqlite")) for _ in range(2)]
-    limiters = [RateLimiter(1, per=60, store=store, clock=time, sleep=sleep) for store in stores]
-    for number, waits in enumerate([[], [60], [60, 120], [60, 120, 180]]):
-        agent = agent_of(*looking(1), tools=[look], plugins=[limiters[number % 2]])
-        door(agent, "go")
-        assert time.waits == waits
+    path = str(tmp_path / "store.sqlite")
+    with SqliteStore(path) as one, SqliteStore(path) as other:
+        limiters = [RateLimiter(1, per=60, store=store, clock=time, sleep=sleep) for store in (one, other)]
+        for number, waits in enumerate([[], [60], [60, 120], [60, 120, 180]]):
+            agent = agent_of(*looking(1), tools=[look], plugins=[limiters[number % 2]])
+            door(agent, "go")
+            assert time.waits == waits
 
 
 IN_A_PROCESS = """
@@ -306,8 +309,9 @@ def test_the_bucket_of_all_conversations_outlives_its_process(door: Door, look: 
         text=True,
     )
     assert ran.returncode == 0, ran.stderr
-    limiter = RateLimiter(2, per=60, store=SqliteStore(path), clock=time, sleep=time.sleep)
-    door(agent_of(*looking(1), tools=[look], plugins=[limiter]), "go")
+    with SqliteStore(path) as store:
+        limiter = RateLimiter(2, per=60, store=store, clock=time, sleep=time.sleep)
+        door(agent_of(*looking(1), tools=[look], plugins=[limiter]), "go")
     assert time.waits == [30]
 
 
@@ -368,11 +372,25 @@ def test_the_model_may_be_limited(door: Door, look: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"rate": 0}, {"rate": 1, "per": -1}, {"rate": 1, "burst": 0}, {"rate": "5"}]
+    "wrong",
+    [
+        {"rate": 0},
+        {"rate": 1, "per": -1},
+        {"rate": 1, "burst": 0},
+        {"rate": "5"},
+        {"rate": 1, "per": math.inf},
+    ],
+    ids=str,
 )
 def test_a_rate_is_a_positive_number(wrong: Any) -> None:
     with pytest.raises(ValueError, match="must be a positive number"):
         RateLimiter(**wrong)
+
+
+@pytest.mark.parametrize("max_wait", [-1, "5", True, math.nan])
+def test_a_longest_wait_is_a_number_of_seconds(max_wait: Any) -> None:
+    with pytest.raises(ValueError, match="max_wait must be"):
+        RateLimiter(1, max_wait=max_wait)
 
 
 # --- BudgetGuard ----------------------------------------------------------------------------------------

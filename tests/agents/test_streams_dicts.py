@@ -58,7 +58,7 @@ def show(request: pytest.FixtureRequest) -> Any:
 
 def without_chunks(shown: Shown) -> Shown:
     """Without the model's raw chunks and what every dict of a delta has."""
-    common = ("agent", "delta")
+    common = ("agent", "delta", "request_state")
     return [
         {key: value for key, value in each.items() if key not in common}
         for each in shown
@@ -109,7 +109,7 @@ def test_every_chunk_is_shown_before_what_it_adds(show: Any) -> None:
 def test_dicts_of_a_delta_name_the_agent_and_the_delta(show: Any) -> None:
     agent = agent_of("hi")
     (data,) = [each for each in show(agent) if "data" in each]
-    assert data == {"data": "hi", "delta": {"text": "hi"}, "agent": agent}
+    assert data == {"data": "hi", "delta": {"text": "hi"}, "agent": agent, "request_state": {}}
 
 
 def test_the_input_of_a_call_grows(show: Any) -> None:

@@ -89,6 +89,23 @@ def test_a_model_that_refuses_ends_the_turn(door: Door) -> None:
     assert str(door(agent, "hi")) == "hello\n"
 
 
+def test_a_model_that_cannot_be_made_to_call_a_tool_may_answer_with_json(door: Door) -> None:
+    """Some providers give no tool choice; as in Strands, the text is then one object and nothing else."""
+    agent = agent_of("She is seven.", '{"name": "Ann", "age": 7}')
+    result = door(agent, "who?", structured_output_model=Person)
+    assert result.structured_output == Person(name="Ann", age=7) and result.stop_reason == "end_turn"
+    assert json.loads(str(result)) == {"name": "Ann", "age": 7}
+    assert result.message["content"] == [{"text": '{"name": "Ann", "age": 7}'}]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[7]", '"Ann"', '{"name": "Ann"}', 'Here: {"name": "Ann", "age": 7}']
+)
+def test_other_text_is_no_answer(door: Door, text: str) -> None:
+    with pytest.raises(StructuredOutputException):
+        door(agent_of(text, text), "who?", structured_output_model=Person)
+
+
 def test_the_next_request_is_as_always(door: Door) -> None:
     agent = agent_of(ANN, "plain")
     door(agent, "who?", structured_output_model=Person)

@@ -17,7 +17,7 @@ from graphkit.models import ModelRequest, ScriptedModel, ToolCall
 from graphkit.types.exceptions import ConcurrencyException
 from tests.agents.conftest import agent_of
 
-THREADS, TURNS = 8, 20
+THREADS, TURNS = 8, 8
 
 
 @tool(context=True)

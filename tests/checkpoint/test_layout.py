@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -15,8 +16,11 @@ from hypothesis import strategies as st
 
 from graphkit_checkpoint import reading, writing
 from graphkit_checkpoint.base import BaseCheckpointSaver
+from graphkit_checkpoint.drafts import drafted
 from graphkit_checkpoint.errors import ConcurrentUpdateError, LeaseLostError
 from graphkit_checkpoint.layout import FOLD, LOOSE_BYTES, MOST_FORKS, SMALL, SMALLEST_BASE, Layout, seal
+from graphkit_checkpoint.live import LiveSaver
+from graphkit_checkpoint.memory import InMemorySaver
 from graphkit_checkpoint.ownership import forget_token, new_token
 from graphkit_checkpoint.records import Checkpoint, Commit, Pending, Saved, ThreadState, Tip
 from graphkit_checkpoint.serde import pack
@@ -94,6 +98,41 @@ def test_a_refused_commit_leaves_the_tip_as_it_was() -> None:
     with pytest.raises(TypeError):
         encode(Layout(), Commit("t", "", "w", tip, checkpoints=(point(1, log=[1, 2], k=2), refused)))
     assert (tip.versions, tip.growth, tip.base, tip.weight) == before
+
+
+@pytest.mark.parametrize("make", [InMemorySaver, LiveSaver])
+def test_garbage_that_is_collected_during_a_commit_may_commit(
+    make: Callable[[], BaseCheckpointSaver],
+) -> None:
+    """What is shared by all threads packs without giving way to them. A finalizer is what gives way soonest."""
+    saver = make()
+    mine, other = Writer(saver, "mine"), Writer(saver, "other")
+    numbers = iter(range(1_000_000))
+    busy: list[bool] = []
+
+    def finalize(phase: str, info: Any) -> None:
+        if phase == "start" and not busy:
+            busy.append(True)
+            other.tip = Tip()
+            encode(saver.layout, commit_of(other, next(numbers)))
+            drafted(commit_of(other, next(numbers)), {})
+            busy.clear()
+
+    def commit_of(writer: Writer, number: int) -> Commit:
+        points = [point(number, n=number, small=["x"], text="y" * number)]
+        return Commit(writer.thread, "", writer.token, writer.tip, checkpoints=points)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(finalize)
+    gc.set_threshold(1)
+    try:
+        for number in range(20):
+            mine.commit(point(number, n=number, small=["x"]), claims=not number)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(finalize)
+    for number in range(20):
+        assert loaded(saver, f"c{number:04}", "mine").values == {"n": number, "small": ["x"]}
 
 
 def test_the_claim_goes_to_one_and_the_others_are_told(saver: BaseCheckpointSaver) -> None:

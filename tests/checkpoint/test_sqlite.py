@@ -19,6 +19,7 @@ from graphkit import START, Command, StateGraph, interrupt
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.checkpoint.sqlite.aio import AsyncSqliteSaver
 from graphkit.errors import CheckpointCorruptError, StorageCorruptError, StorageUnavailableError
+from graphkit.store.sqlite import SqliteStore
 from graphkit.types import RunnableConfig
 
 
@@ -73,6 +74,17 @@ def test_an_open_connection_may_hold_other_tables_and_stays_open(tmp_path: Path)
     connection.execute("INSERT INTO customer VALUES ('ada')")
     assert connection.execute("SELECT name FROM customer").fetchall() == [("ada",)]
     connection.close()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="connections have an autocommit since Python 3.12")
+@pytest.mark.parametrize("autocommit", [True, False])
+@pytest.mark.parametrize("kind", [SqliteSaver, SqliteStore])
+def test_a_connection_with_the_new_autocommit_is_refused(kind: Any, autocommit: bool) -> None:
+    options: dict[str, Any] = {"autocommit": autocommit}  # its commit() does nothing, or begins anew at once
+    with closing(sqlite3.connect(":memory:", **options)) as connection:
+        with pytest.raises(ValueError, match=f"{kind.__name__} .* without autocommit="):
+            kind(connection)
+        assert connection.autocommit is autocommit
 
 
 def test_an_engine_keeps_its_own_transactions(tmp_path: Path) -> None:

@@ -178,6 +178,18 @@ def resealed(row: Row, body: bytes) -> Row:
     return {**row, "body": body, "checksum": seal(body, *place)}
 
 
+@pytest.mark.parametrize("length", [-1, -(2**40), 0, 3, 2**32, 2**60])
+def test_a_row_that_says_how_many_items_it_has_and_has_others_is_refused(length: int) -> None:
+    storage = MemoryStorage()
+    small_thread(storage.open())
+    rows = storage.rows("value")
+    index = max(range(len(rows)), key=lambda index: rows[index]["start"])
+    forged = {**rows[index], "length": length}
+    storage.replace("value", [*rows[:index], resealed(forged, forged["body"]), *rows[index + 1 :]])
+    with pytest.raises(CheckpointCorruptError):
+        storage.opened[0].load("t")
+
+
 # Row 11: every single bit
 
 

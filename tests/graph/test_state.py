@@ -1,6 +1,7 @@
 """State schemas (L17): every form in which a state may be declared, and what nodes see and return of it."""
 
 import operator
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired, Required, TypedDict
+from typing import Annotated, Any, NamedTuple, NotRequired, Required, TypedDict, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -16,11 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
+from typing_extensions import ReadOnly, TypeAliasType
 
 from graphkit import END, START, Command, Send, StateGraph
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.checkpoint.sqlite import SqliteSaver
-from graphkit.errors import InvalidUpdateError, UnknownChannelWarning
+from graphkit.errors import InvalidGraphError, InvalidUpdateError, UnknownChannelWarning
 from graphkit.graph import MessagesState, add_messages
 from graphkit.graph.message import REMOVE_ALL_MESSAGES, RemoveMessage
 from graphkit.types import Overwrite, RunnableConfig
@@ -63,6 +65,63 @@ def test_required_and_not_required_may_stand_around_or_inside_a_reducer(runner: 
     result = runner.invoke(graph, {"item": "tea", "tags": ["a"], "lines": ["x"]})
     assert result == {"item": "tea", "tags": ["a", "b"], "lines": ["x", "y"]}
     assert seen == [{"item": "tea", "tags": ["a"], "lines": ["x"]}, result]
+
+
+T = TypeVar("T")
+Named = TypeAliasType("Named", Log)
+Renamed = TypeAliasType("Renamed", Named)
+Several = TypeAliasType("Several", Annotated[list[T], operator.add], type_params=(T,))
+
+
+class Aliased(TypedDict):
+    named: Named
+    renamed: NotRequired[Renamed]
+    several: Several[int]
+    read_only: ReadOnly[Log]
+
+
+def test_an_alias_of_the_type_statement_is_what_it_stands_for(runner: Runner) -> None:
+    value: Any = {"named": ["a"], "renamed": ["a"], "several": [1], "read_only": ["a"]}
+    assert runner.invoke(chain(Aliased, lambda state: value), value) == {
+        "named": ["a", "a"],
+        "renamed": ["a", "a"],
+        "several": [1, 1],
+        "read_only": ["a", "a"],
+    }
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is of Python 3.12")
+def test_aliases_that_python_itself_makes() -> None:
+    program = """
+from typing import Literal
+from graphkit.runtime import Runtime
+
+type Item = str
+type Items[Each] = Annotated[list[Each], operator.add]
+type Tree = dict[str, Tree]
+type Next = Literal["n1"]
+type Found = Runtime[None]
+type Missing = list[OnlyForTypeCheckers]
+
+class Written(TypedDict):
+    items: Items[Item]
+    tree: Tree
+
+def ask(state: Written, *, how: Found | None = None, more: Missing | None = None) -> Command[Next] | Tree:
+    return Command(update={"items": [str(how is not None)]}, goto="n1")
+"""
+    names: dict[str, Any] = dict(globals())
+    exec(program, names)
+    graph = (
+        StateGraph(names["Written"])
+        .add_node("n0", names["ask"])
+        .add_node("n1", lambda state: {"items": ["c"]})
+    )
+    done = graph.add_edge(START, "n0").compile().invoke({"items": ["a"], "tree": {}})
+    assert done == {"items": ["a", "True", "c"], "tree": {}}
+    names["Written"].__annotations__["missing"] = names["Missing"]
+    with pytest.raises(InvalidGraphError, match="'OnlyForTypeCheckers' is not defined"):
+        StateGraph(names["Written"])
 
 
 def test_keys_without_a_value_are_absent_and_reduced_keys_start_empty(runner: Runner) -> None:

@@ -88,6 +88,7 @@ def test_doors_are_where_users_look_for_them() -> None:
         "plugins",
         "session",
         "store",
+        "telemetry",
         "tools",
         "vended_plugins",
     )

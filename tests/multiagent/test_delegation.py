@@ -81,12 +81,13 @@ def test_where_it_has_no_answer_the_model_goes_on(door: Door, answer: Any) -> No
 
 class Bill(BaseModel):
     owed: int
+    by: str = "Zoë"
 
 
 def test_a_structured_answer_is_said_as_json() -> None:
     billing = agent_of([ToolCall("Bill", {"owed": 12})], name="billing", structured_output_model=Bill)
     agent = agent_of([GIVE], tools=[billing.as_tool(delegate=True)])
-    assert str(agent("hello")) == '{"owed": 12}\n'
+    assert str(agent("hello")) == '{"owed": 12, "by": "Zoë"}\n'
 
 
 def test_an_agent_that_is_to_give_structured_output_gives_it_itself() -> None:

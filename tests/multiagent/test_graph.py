@@ -10,6 +10,7 @@ from graphkit.hooks import BeforeNodeCallEvent
 from graphkit.multiagent import Graph, GraphBuilder, MultiAgentState, Status
 from graphkit.plugins import MultiAgentPlugin
 from graphkit.types import Command, Send
+from graphkit_prebuilt.models.scripted import Turn
 from tests.agents.conftest import agent_of
 from tests.multiagent.teams import Scripts, TeamDoor, order, statuses
 
@@ -89,6 +90,21 @@ def test_a_cycle_is_left_when_its_condition_fails(either: TeamDoor) -> None:
     result = either(built("ab", "ab", ("b", "a", again), entries="a"), "go")
     assert order(result) == ["a", "b", "a", "b", "a", "b"]
     assert result.status is Status.COMPLETED
+
+
+def test_a_condition_may_look_at_what_was_used(either: TeamDoor, scripts: Scripts) -> None:
+    seen: list[Any] = []
+
+    def again(state: MultiAgentState) -> bool:
+        usage = state.accumulated_usage
+        seen.append((state.execution_count, usage["totalTokens"], state.accumulated_metrics["latencyMs"]))
+        return usage["totalTokens"] < 25
+
+    usage = {"inputTokens": 6, "outputTokens": 4, "totalTokens": 10}
+    agent = scripts.agent("a", *[Turn(text="more", usage=usage)] * 3)  # type: ignore[arg-type]
+    result = either(Graph({"a": agent}, [("a", "a", again)], entry_points=["a"]), "go")
+    assert seen == [(1, 10, 0), (2, 20, 0), (3, 30, 0)]
+    assert result.accumulated_usage["totalTokens"] == 30 and result.execution_count == 3
 
 
 def test_all_in_a_cycle_waits_anew_each_time_round(either: TeamDoor) -> None:

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -560,6 +561,19 @@ def test_state_that_is_set_between_turns_is_stored_by_the_next_one(
         team.set_plugin_state("counter", object())
 
 
+@pytest.mark.parametrize("how", ["member", "tool"])
+def test_state_that_is_set_between_turns_is_of_the_teams_own_thread(how: str, scripts: Scripts) -> None:
+    team = Graph({"a": scripts.agent("a", "one", "two")}, plugins=[Counter()], id="inside")
+    team.set_plugin_state("counter", ["set"])
+    around: Any = Graph({"team": team})
+    if how == "tool":
+        around = scripts.agent("boss", [ToolCall("inside", {"input": "go"})], "thanks", tools=[team])
+    around("go")
+    assert team.get_plugin_state("counter") == ["set"]
+    team("go")
+    assert team.get_plugin_state("counter") == ["set", "a"]
+
+
 def test_a_declared_type_comes_back(either: TeamDoor, scripts: Scripts) -> None:
     typed = Counter()
     typed.state_type = list[str]
@@ -606,7 +620,8 @@ def test_one_plugin_serves_a_team_and_its_agents(either: TeamDoor, scripts: Scri
 def test_a_team_without_plugins_pays_nothing(scripts: Scripts) -> None:
     """No generator of theirs is entered, nor anything for each node."""
     modules = [
-        sys.modules[f"graphkit_prebuilt.{name}"].__file__ for name in ("plugins", "plugin_state", "halting")
+        sys.modules[f"graphkit_prebuilt.{name}"].__file__
+        for name in ("plugins", "plugin_state", "plugin_pieces", "halting")
     ]
     places = [str(each) for each in modules]
 
@@ -641,7 +656,12 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "error", "match", "note"), WRONG, ids=[each[0] for each in WRONG])
+@pytest.mark.parametrize(
+    ("what", "error", "match", "note", "either"),
+    in_turn(WRONG),
+    ids=[each[0] for each in WRONG],
+    indirect=["either"],
+)
 def test_a_resume_that_goes_wrong_is_named_and_the_thread_stays_halted(
     what: str, error: Any, match: str, note: str | None, either: TeamDoor, sqlite: Storage, scripts: Scripts
 ) -> None:
@@ -680,7 +700,12 @@ WRONG_IN_A_MEMBER: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("directive", "match"), WRONG_IN_A_MEMBER, ids=range(len(WRONG_IN_A_MEMBER)))
+@pytest.mark.parametrize(
+    ("directive", "match", "either"),
+    in_turn(WRONG_IN_A_MEMBER),
+    ids=range(len(WRONG_IN_A_MEMBER)),
+    indirect=["either"],
+)
 def test_a_wrong_directive_for_a_member_is_named_and_the_thread_stays_halted(
     directive: Any, match: str, either: TeamDoor, sqlite: Storage, scripts: Scripts
 ) -> None:
@@ -745,6 +770,28 @@ def test_nothing_is_resumed_while_a_turn_runs(either: TeamDoor, scripts: Scripts
 
     team = Graph({"a": scripts.agent("a", "done")}, plugins=[Counter()], hooks=[resume])
     assert either(team, "go").status is Status.COMPLETED and len(raised) == 1
+
+
+def test_its_own_thread_is_resumed_while_it_runs_inside_of_something(scripts: Scripts) -> None:
+    signals, ended = [HaltSignal("paused", plugin="named")], list[str]()
+
+    class Named(Plugin):
+        name = "named"
+
+        @hook
+        def check(self, event: BeforeModelCallEvent) -> HaltSignal | None:
+            if signals:
+                return signals.pop()
+            if not ended:
+                ended.append("inside")
+                with ThreadPoolExecutor(1) as another_caller:
+                    ended.append(another_caller.submit(agent.resume, "named").result().stop_reason)
+            return None
+
+    agent = scripts.agent("a", "one", "two", plugins=[Named()])
+    assert agent("go").stop_reason == "paused"
+    assert Graph({"a": agent})("go").status is Status.COMPLETED
+    assert (ended, agent.halts) == (["inside", "end_turn"], [])
 
 
 @pytest.mark.parametrize("how", ["node", "team", "tool"])

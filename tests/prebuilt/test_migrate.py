@@ -72,7 +72,7 @@ def ran(*arguments: Any) -> tuple[int, str, str]:
         ),
         (
             "from strands.multiagent.graph import GraphState",
-            "from graphkit.multiagent import MultiAgentState as GraphState",
+            "from graphkit.multiagent.graph import GraphState",
         ),
         ("from langgraph.store.postgres import PostgresStore", "from graphkit.store.postgres import PostgresStore"),
         ("from langgraph.types import *", "from graphkit.types import *"),

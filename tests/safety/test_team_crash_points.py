@@ -286,11 +286,7 @@ SCENES = [
     ("database", "kind"),
     SCENES
     if SCALE
-    else [
-        ("sqlite", Kind("graph", "async", heard=True)),
-        ("postgres", Kind("graph", "sync", heard=False)),
-        ("sqlite", Kind("swarm", "sync", heard=False)),
-    ],
+    else [("postgres", Kind("graph", "async", heard=True)), ("sqlite", Kind("swarm", "sync", heard=False))],
     ids=str,
     indirect=["database"],
 )

@@ -28,6 +28,9 @@ from graphkit.types.interrupt import InterruptResponse, InterruptResponseContent
 from graphkit.types.tools import ToolContext
 from tests.seeds.conftest import Play, responses
 
+one_door = pytest.mark.parametrize("door", ["call"], indirect=True)
+"""For rules about values: what is said of a value does not depend on the way to the agent."""
+
 DONE = "Done."
 
 
@@ -152,6 +155,7 @@ def test_s6_before_tools_can_be_interrupted_for_the_whole_batch(play: Play, tool
     assert scene.results == [("success", "worked on a"), ("success", "worked on b")]
 
 
+@one_door
 @pytest.mark.parametrize("answer", [True, {"approved": True, "by": ["me"]}, ["a", 1, None], 1.5, "text"])
 def test_s7_an_answer_comes_back_as_it_was_given(answer: Any, play: Play, tools: Tools) -> None:
     got: list[Any] = []
@@ -220,6 +224,7 @@ def test_s12_answers_may_come_one_at_a_time(play: Play, tools: Tools) -> None:
     assert sorted(tools.ran) == ["asks about a"] * 2 + ["asks about b"] * 2
 
 
+@one_door
 @pytest.mark.parametrize("reason", [object(), {1, 2}, b"bytes", {"a": object()}])
 def test_s13_a_reason_that_is_no_json_is_refused_when_it_is_given(
     reason: Any, play: Play, tools: Tools
@@ -233,6 +238,7 @@ def test_s13_a_reason_that_is_no_json_is_refused_when_it_is_given(
     assert tools.ran == []
 
 
+@one_door
 @pytest.mark.parametrize("answer", [object(), {1, 2}, b"bytes", {"a": object()}])
 def test_s14_an_answer_that_is_no_json_is_refused_and_the_question_stays_open(
     answer: Any, play: Play, tools: Tools
@@ -290,6 +296,7 @@ def test_s16_hooks_of_two_vendors_have_names_of_their_own(play: Play, tools: Too
     assert scene.results == [("error", "denied in other")]
 
 
+@one_door
 @pytest.mark.parametrize("spelling", ["cancel_tool", "cancel"])
 @pytest.mark.parametrize("text", ["User denied permission", True])
 def test_s17_a_call_is_cancelled_with_a_text_or_without(
@@ -306,6 +313,7 @@ def test_s17_a_call_is_cancelled_with_a_text_or_without(
     assert told == text if isinstance(text, str) else told
 
 
+@one_door
 @pytest.mark.parametrize("text", ["Batch cancelled by user", True])
 def test_s18_a_batch_is_cancelled_with_a_text_or_without(text: Any, play: Play, tools: Tools) -> None:
     def deny(event: BeforeToolsEvent) -> None:
@@ -439,6 +447,7 @@ def test_s26_a_paused_conversation_has_no_call_without_a_result(play: Play, tool
     assert roles == ["user", "assistant", "user", "assistant"]
 
 
+@one_door
 @pytest.mark.parametrize("answer", [False, "", 0, None, [], {}])
 def test_s27_an_answer_that_is_nothing_is_an_answer(answer: Any, play: Play, tools: Tools) -> None:
     got: list[Any] = []

@@ -187,13 +187,12 @@ def in_a_process_of_its_own(prompt: Any) -> Any:
     return SimpleNamespace(**shown)
 
 
-@pytest.mark.parametrize("server", [in_this_process, in_a_process_of_its_own])
 @pytest.mark.parametrize(
-    ("typed", "results"),
+    ("server", "typed", "results"),
     [
-        (["y", "N"], [("success", "null"), ("error", DENIED)]),
-        (["N", "y"], [("error", DENIED), ("success", "null")]),
-        (["t"], [("success", "null"), ("success", "null")]),
+        (in_a_process_of_its_own, ["y", "N"], [("success", "null"), ("error", DENIED)]),
+        (in_this_process, ["N", "y"], [("error", DENIED), ("success", "null")]),
+        (in_this_process, ["t"], [("success", "null"), ("success", "null")]),
     ],
 )
 def test_server_and_client(

@@ -21,6 +21,9 @@ Location: TypeAlias = "str | os.PathLike[str] | Engine | sqlite3.Connection | ai
 BEGIN: Final = {"read": "BEGIN", "write": "BEGIN IMMEDIATE"}
 """A write lock at once: a transaction that reads first and writes later can fail halfway through."""
 
+_LEGACY: Final = -1
+"""`sqlite3.LEGACY_TRANSACTION_CONTROL`, since Python 3.12. Else `commit` ends nothing, or begins anew at once."""
+
 DRIVER_ERRORS: Final = (sql_errors.DBAPIError, *SQLITE_ERRORS)
 
 
@@ -32,6 +35,11 @@ def engine_of(location: Location, timeout: float, owner: str, *, one_connection:
             raise ValueError(f"{owner} needs an engine for SQLite, not for {location.dialect.name}")
         return location
     if isinstance(location, sqlite3.Connection):
+        if getattr(location, "autocommit", _LEGACY) != _LEGACY:
+            raise ValueError(
+                f"{owner} needs a connection that was opened without autocommit=…, so that transactions can be begun "
+                f"on it; leave it out of sqlite3.connect()"
+            )
         # No reset: what is begun on the connection outside of ours is not ours to roll back.
         return create_engine(
             "sqlite://", creator=lambda: location, poolclass=StaticPool, pool_reset_on_return=None

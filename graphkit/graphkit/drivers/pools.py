@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +23,9 @@ WORKERS = 32
 
 _lock = threading.Lock()
 _pools: dict[tuple[int, int], NodePool] = {}
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class NodePool(Executor):
@@ -40,7 +44,7 @@ class NodePool(Executor):
         self._waking = False  # one has been called that has not come yet
         self._ending = False  # one gives away a result, and comes for more work then
         self._changing = threading.Lock()
-        self._left = workers
+        self._workers = self._left = workers
         self._name = name
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -53,17 +57,37 @@ class NodePool(Executor):
     def _wake(self) -> None:
         """Call one more to work, unless one is on its way already: it will look for all there is."""
         with self._changing:
-            if self._waking or not self._work:
-                return
-            if self._asleep:
-                self._waking = True
-                self._asleep.pop().release()
-                return
-            if not self._left:
+            if self._waking or not self._work or self._rouse() or not self._left:
                 return
             self._left -= 1
             self._waking = True
-        threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        except RuntimeError as error:
+            self._go_on_without(error)
+
+    def _rouse(self) -> bool:
+        """Wake one that sleeps, if one does. Called under the lock."""
+        if not self._asleep:
+            return False
+        self._waking = True
+        self._asleep.pop().release()
+        return True
+
+    def _go_on_without(self, error: RuntimeError) -> None:
+        """No thread can be started: the work is for those there are, and fails if there is none."""
+        with self._changing:
+            self._left += 1
+            self._waking = False
+            if self._left < self._workers:
+                if self._work:
+                    self._rouse()
+                return
+        with suppress(IndexError):
+            while True:
+                future, *_ = self._work.popleft()
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
 
     def _serve(self) -> None:
         alarm = threading.Lock()

@@ -27,7 +27,8 @@ TASK = "@"
 
 
 def checkpoint_id(now: float, step: int, nonce: str, after: str | None) -> str:
-    """`step` counts from -1. Sorts after `after`: the parent, or the thread's head where that is newer."""
+    """`step` counts from -1. Sorts after `after`: the parent, or the thread's head where that is newer; one of another
+    make, put from outside, may stand anywhere."""
     beginning = f"{int(now * 1000):011x}-{step + 1:06x}"
     if after is not None and after[:_NONCE] >= beginning:  # a clock that went back
         before, its_step = _parts(after)

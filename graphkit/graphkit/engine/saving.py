@@ -44,8 +44,8 @@ class Saving:
         self.active = False
         self.durable = request.stored and request.scope.durability != "exit"
         self.unwritten = request.scope.live.unwritten
-        outermost = self.unwritten is not None and not request.nested
-        self.unsaved: list[Checkpoint] = self.unwritten.checkpoints if outermost else []  # type: ignore[union-attr]
+        shared = self.unwritten if not request.nested else None
+        self.unsaved: list[Checkpoint] = [] if shared is None else shared.checkpoints
         # Records of the checkpoint that the run went on from, to be forgotten when it ends.
         self.stale: tuple[str, Keys] | None = None
 
@@ -84,15 +84,20 @@ class Saving:
                 yield from self._write((), pending, at, forget, claims, release)
             return
         checkpoints = squashed(self.unsaved, NOTHING if self.unwritten is None else self.unwritten.needed)
-        if self.stale is not None:
-            (before, stale), self.stale = self.stale, None
+        if checkpoints and self.stale is not None:
+            before, stale = self.stale
             if pending or forget:  # a commit records beside one checkpoint
                 yield from self._write(checkpoints, (), before, stale, False, False)
+                self._saved()
                 checkpoints = ()
             else:
                 at, forget = before, stale
         yield from self._write(checkpoints, pending, at, forget, claims, release)
+        self._saved()
+
+    def _saved(self) -> None:
         self.unsaved.clear()
+        self.stale = None
 
     def _write(
         self,
@@ -135,9 +140,7 @@ class Saving:
     def keep_what_can_be_stored(self) -> Effects:
         """With durability "exit": write as far as the first value that was refused."""
         while self.active:
-            if self.unsaved:
-                self.unsaved.pop()
             try:
                 yield from self.commit((), (), "", release=True)
             except UnstorableError:
-                continue
+                self.unsaved.pop()

@@ -53,8 +53,7 @@ class Standing:
 class Prepared:
     """What to write with the claim, and where to go on. `arriving` is False where a breakpoint was passed
     already; `idle` means that there is nothing to do and nothing to write, `paused` that it is because of a breakpoint.
-    `command` is what the graph left to
-    the one around it when it ended, with the name of the node."""
+    `command` is what the graph left to the one around it when it ended, with the name of the node."""
 
     standing: Standing
     checkpoints: list[Checkpoint] = field(default_factory=list)

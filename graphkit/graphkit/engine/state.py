@@ -83,10 +83,14 @@ class State:
         for key, kind in program.channels.items():
             value = values.get(key, MISSING)
             channel = self.channels[key] = kind.from_checkpoint(value)
-            if type(channel) is not LastValue:
-                self._look(key, channel)
-            elif value is not MISSING:
-                self.view[key] = value
+            if type(channel) is LastValue:
+                if value is not MISSING:
+                    self.view[key] = value
+            elif channel.is_available():
+                if channel.readable:
+                    self.view[key] = channel.get()
+                if channel.transient:
+                    self.transient.add(key)
         control = control or {}
         self.task: str = control.get(
             "task", ""
@@ -113,7 +117,9 @@ class State:
                 self.view[key] = channel.get()
             else:
                 self.view.pop(key, None)
-        if channel.transient and available:
+        if not channel.transient:
+            return
+        if available:
             self.transient.add(key)
         else:
             self.transient.discard(key)

@@ -87,6 +87,8 @@ def update_writes(update: Any, node: str, words: Vocabulary) -> list[Write]:
     """The writes of an update: a dict, (key, value) pairs, or an instance with fields."""
     if ROOT in words.channels:
         return [(ROOT, update)]
+    if isinstance(update, dict) and words.channels.issuperset(update):
+        return list(update.items())
     if isinstance(update, Mapping):
         return known_writes(update.items(), node, words)
     if isinstance(update, (list, tuple)) and all(
@@ -168,7 +170,8 @@ def writes_of_input(program: Program, given: Any) -> list[Write]:
     """The writes of a graph's input."""
     if program.takes is not None:
         return [(program.takes, given)]
-    pairs = given.items() if isinstance(given, Mapping) else attribute_pairs(given)
+    # A dict is recognised by its class; whether something else is a mapping takes longer to say.
+    pairs = given.items() if isinstance(given, (dict, Mapping)) else attribute_pairs(given)
     if pairs is None:
         raise InvalidUpdateError(
             f"the input of graph {program.name!r} is a {type(given).__name__} ({given!r:.100}); give a dict of "

@@ -134,9 +134,7 @@ class _Field(NamedTuple):
 
 
 def _field(channel: BaseChannel[Any]) -> list[Any]:
-    field = _Field(
-        _type_text(channel.typ), type(channel).__name__, *_reducer(getattr(channel, "operator", None))
-    )
+    field = _Field(_type_text(channel.typ), type(channel).__name__, *_reducer(channel.operator))
     defaults = _Field._field_defaults
     kept = len(field)
     while kept > 1 and field[kept - 1] == defaults[_Field._fields[kept - 1]]:

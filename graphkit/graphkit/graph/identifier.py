@@ -165,7 +165,7 @@ def _graph(program: Program, around: Around) -> Iterator[str]:
     yield from (repr((sorted(join.sources), join.target)) for join in program.joins)
     for name, channel in program.channels.items():
         yield f"{name} {_name(type(channel))}"
-        yield from _value(getattr(channel, "operator", None), around)
+        yield from _value(channel.operator, around)
     for node in (program.entry, *program.nodes.values()):
         yield from _node(node, around)
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from graphkit.annotations import hints_of_function
+from graphkit.annotations import hints_of_function, meant
 from graphkit.constants import LONGEST_NAME, RESERVED
 from graphkit.engine.program import Callee
 from graphkit.errors import InvalidGraphError
@@ -106,13 +106,16 @@ def declared_targets(hints: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(_literals(hints.get("return")))
 
 
-def _literals(annotation: Any) -> Iterator[str]:
+def _literals(annotation: Any, around: tuple[Any, ...] = ()) -> Iterator[str]:
+    annotation = meant(annotation)
+    if annotation in around:  # an alias may name itself
+        return
     origin = get_origin(annotation)
     if origin is Literal:
         yield from (value for value in get_args(annotation) if isinstance(value, str))
     elif origin is not None:
         for argument in get_args(annotation):
-            yield from _literals(argument)
+            yield from _literals(argument, (*around, annotation))
 
 
 def may_go_anywhere(action: Any) -> bool:

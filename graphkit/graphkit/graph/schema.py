@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NotRequired, Required, get_origin, get_type_hints, is_typeddict
 
+from graphkit.annotations import evaluated
 from graphkit.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from graphkit.constants import LONGEST_NAME, RESERVED
 from graphkit.engine.program import ROOT, Shape
@@ -57,7 +58,7 @@ def hints_of(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, type):
         return {}
     try:
-        hints = get_type_hints(schema, include_extras=True)
+        hints = {key: evaluated(hint) for key, hint in get_type_hints(schema, include_extras=True).items()}
     except NameError as error:
         raise InvalidGraphError(
             f"an annotation of {_name(schema)} cannot be resolved: {error}; define the types it names at module "
@@ -81,10 +82,16 @@ def _name(schema: Any) -> str:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without Required and NotRequired."""
-    while get_origin(annotation) in (Required, NotRequired):
-        annotation = annotation.__args__[0]
+    """What it says of the value: without Required, NotRequired and ReadOnly, and no alias."""
+    annotation = evaluated(annotation)
+    while get_origin(annotation) in (Required, NotRequired) or _is_read_only(annotation):
+        annotation = evaluated(annotation.__args__[0])
     return annotation
+
+
+def _is_read_only(annotation: Any) -> bool:
+    # Of typing since Python 3.13, and of typing_extensions, which is not imported for it.
+    return getattr(get_origin(annotation), "_name", None) == "ReadOnly"
 
 
 def _managed(annotation: Any) -> ManagedValue | None:

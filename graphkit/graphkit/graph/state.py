@@ -369,8 +369,7 @@ class StateGraph(Generic[StateT]):
 
     def _program(self, name: str, unchecked: bool) -> Program:
         readable = frozenset(key for key, channel in self.channels.items() if channel.readable)
-        schemas = {id(each): each for each in (*self._schemas, self.state_schema, self.output_schema)}
-        shapes = {key: shape_of(schema, readable) for key, schema in schemas.items()}
+        shapes = {id(schema): shape_of(schema, readable) for schema in self._schemas}
         nodes = {
             key: NodeSpec(
                 name=key,
@@ -437,7 +436,7 @@ def _labelled(destinations: Mapping[str, str] | Sequence[str]) -> dict[str, str 
 
 
 def _same(one: BaseChannel[Any], other: BaseChannel[Any]) -> bool:
-    return type(one) is type(other) and getattr(one, "operator", None) is getattr(other, "operator", None)
+    return type(one) is type(other) and one.operator is other.operator
 
 
 def policies(retry: Retry | None) -> tuple[RetryPolicy, ...]:

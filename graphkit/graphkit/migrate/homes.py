@@ -36,8 +36,6 @@ RENAMED: Final = {
         "AfterModelInvocationEvent": ("graphkit.hooks", "AfterModelCallEvent"),
         "BeforeToolInvocationEvent": ("graphkit.hooks", "BeforeToolCallEvent"),
         "AfterToolInvocationEvent": ("graphkit.hooks", "AfterToolCallEvent"),
-        "GraphState": ("graphkit.multiagent", "MultiAgentState"),
-        "SwarmState": ("graphkit.multiagent", "MultiAgentState"),
     },
 }
 """Names of the anchors that have another name here, wherever they stand there."""

@@ -49,6 +49,8 @@ def heard(invocation: Hearing, *types: type[BaseHookEvent]) -> bool:
         if wants is None or not wants.isdisjoint(types):
             return True
     found = invocation.agent.hooks.found
+    if found.unheard.issuperset(types):
+        return False
     for kind in types:
         for entry in found[kind]:
             if entry.when is None or entry.when(invocation):

@@ -6,8 +6,9 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
+from graphkit.annotations import choices, evaluated
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 
 EventTypes = tuple[type[BaseHookEvent], ...]
@@ -20,8 +21,7 @@ def event_types_of(callback: Callable[..., Any]) -> EventTypes:
     something that is no event, or if the callback cannot be called with one event.
     """
     parameter = _first_parameter(callback)
-    hint = _resolved(callback, parameter)
-    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    members = choices(_resolved(callback, parameter))
     for member in members:
         if not is_event_type(member):
             raise ValueError(
@@ -68,7 +68,8 @@ def _resolved(callback: Callable[..., Any], parameter: inspect.Parameter) -> Any
     function = _function_of(callback)
     holder = types.SimpleNamespace(__annotations__={"hint": parameter.annotation})
     try:
-        return get_type_hints(holder, getattr(function, "__globals__", None), _enclosed(function))["hint"]
+        hint = get_type_hints(holder, getattr(function, "__globals__", None), _enclosed(function))["hint"]
+        return evaluated(hint)
     except Exception as error:
         raise ValueError(
             f"{name_of(callback)}: the annotation {parameter.annotation!r} of parameter {parameter.name!r} cannot be "

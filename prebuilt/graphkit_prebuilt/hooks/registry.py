@@ -47,13 +47,16 @@ Row = tuple[EventTypes, Entry]
 
 
 class Found(dict[type[BaseHookEvent], Sequence[Entry]]):
-    """The callbacks of each event class among these rows, in the order in which they run."""
+    """The callbacks of each event class among these rows, in the order in which they run. Nobody hears those that are
+    `unheard`; nor, perhaps, others."""
 
     def __init__(self, rows: Sequence[Row], types: frozenset[type[BaseHookEvent]]) -> None:
-        super().__init__(_unheard(types))
+        self.unheard = _unheard(types)
         self._rows = rows
 
     def __missing__(self, event_type: type[BaseHookEvent]) -> Sequence[Entry]:
+        if event_type in self.unheard:
+            return self.setdefault(event_type, ())
         heard = [entry for types, entry in self._rows if issubclass(event_type, types)]
         if issubclass(event_type, AgentInitializedEvent):  # async ones that are there for all events
             heard = [entry for entry in heard if not _is_async(entry.callback)]
@@ -64,12 +67,12 @@ class Found(dict[type[BaseHookEvent], Sequence[Entry]]):
 
 
 @functools.lru_cache(maxsize=64)
-def _unheard(types: frozenset[type[BaseHookEvent]]) -> dict[type[BaseHookEvent], Sequence[Entry]]:
+def _unheard(types: frozenset[type[BaseHookEvent]]) -> frozenset[type[BaseHookEvent]]:
     """The events that nobody hears who hears these: most of those of most agents."""
     kinds: list[type[BaseHookEvent]] = [BaseHookEvent]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    return {kind: () for kind in kinds if types.isdisjoint(kind.__mro__)}
+    return frozenset([kind for kind in kinds if types.isdisjoint(kind.__mro__)])
 
 
 class HookRegistry:

@@ -28,6 +28,7 @@ from graphkit_prebuilt.loop.tools import to_tools
 from graphkit_prebuilt.metrics import tokens_read
 from graphkit_prebuilt.middleware.contexts import InvokeModelContext
 from graphkit_prebuilt.middleware.stages import ExecuteToolsStage, InvokeModelStage
+from graphkit_prebuilt.models.model import known
 from graphkit_prebuilt.structured import REFUSED
 
 DENIED = "The call of the model was denied by a hook"
@@ -67,7 +68,9 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
         if inv.output is None or reason != "end_turn":
             return (yield from finish(inv, writes, message, reason))
         if not inv.output.insists(log):
-            return (yield from finish(inv, writes, message, REFUSED))
+            inv.structured_output = inv.output.read(message)
+            refused = inv.structured_output is None
+            return (yield from finish(inv, writes, message, REFUSED if refused else reason))
         yield from added(inv, message, writes)
         yield from added(inv, inv.output.insisting, writes, "insisting")
         return Command(update=inv.settled(writes), goto="model")
@@ -128,7 +131,7 @@ def _answer(inv: Invocation, frame: Frame) -> Steps[Answer]:
             try:
                 answer = yield from _try(inv, frame, tries)
             except Exception as problem:
-                inv.exception = error = problem
+                inv.exception = error = known(problem)
             if answer is not None and keeps:
                 frame.keep("answer", {"message": answer[0], "stop_reason": answer[1]})
         if answer is not None and heard(inv, ModelMessageEvent):

@@ -105,10 +105,10 @@ def plain_call(
     if show is not None or heard(inv, *SHOWN):
         yield from _show(inv, Stream(chunks), feed, show)
     else:
-        cancelled = inv.cancel.is_set
+        cancel = inv.cancel
 
         def take(chunk: Any) -> bool:
-            if cancelled():
+            if cancel.given_up or (cancel.also is not None and cancel.is_set()):
                 return True
             feed(chunk)
             return False

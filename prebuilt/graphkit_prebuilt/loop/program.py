@@ -28,7 +28,7 @@ from graphkit_prebuilt.loop.edges import closing, opening
 from graphkit_prebuilt.loop.invocation import Invocation, here
 from graphkit_prebuilt.loop.model import model
 from graphkit_prebuilt.loop.tools import tools
-from graphkit_prebuilt.plugin_state import Stamped
+from graphkit_prebuilt.plugin_pieces import Stamped
 from graphkit_prebuilt.prompts import refused
 
 WHOLE = Shape(None)

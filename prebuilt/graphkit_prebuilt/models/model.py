@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from threading import Event
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from graphkit.errors import ModelStreamError, StructuredOutputException
+from graphkit.errors import (
+    ContextWindowOverflowException,
+    ModelStreamError,
+    ModelThrottledException,
+    StructuredOutputException,
+)
 from graphkit_prebuilt.assembly import Assembly
 from graphkit_prebuilt.content import (
     Message,
@@ -93,6 +98,22 @@ class Model(ABC):
         raise StructuredOutputException(
             f"the model did not answer with a {output_model.__name__} (it stopped with {assembly.stop_reason!r})"
         )
+
+
+_OURS: Final[Mapping[str, type[Exception]]] = {
+    kind.__name__: kind for kind in (ContextWindowOverflowException, ModelThrottledException)
+}
+
+
+def known(error: Exception) -> Exception:
+    """What a call of a model has raised; of a provider of Strands, the errors that an agent does something about as
+    ours, caused by theirs."""
+    for kind in type(error).__mro__:
+        if kind.__module__ == "strands.types.exceptions" and kind.__name__ in _OURS:
+            ours = _OURS[kind.__name__](str(error))
+            ours.__cause__ = error
+            return ours
+    return error
 
 
 class Calling(Protocol):

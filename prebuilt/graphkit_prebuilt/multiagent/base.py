@@ -8,17 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphkit.compiled import CompiledGraph
-from graphkit.types import Interrupt
-from graphkit_checkpoint.admission import check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_prebuilt.arguments import attributes_of, place_of, register
 from graphkit_prebuilt.content import ContentBlock
-from graphkit_prebuilt.halting import Halt
 from graphkit_prebuilt.hooks.firing import fire
-from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
+from graphkit_prebuilt.host import Host
 from graphkit_prebuilt.host_thread import Within
-from graphkit_prebuilt.loop.invocation import invocation_of
+from graphkit_prebuilt.limits import ENDLESS
 from graphkit_prebuilt.loop.steps import Steps, blocking, depth_below
 from graphkit_prebuilt.multiagent.describing import Members, Way
 from graphkit_prebuilt.multiagent.events import MultiAgentInitializedEvent
@@ -39,11 +36,9 @@ if TYPE_CHECKING:
     from graphkit_prebuilt.hooks.event import BaseHookEvent
 
 NO_NODES: Mapping[str, Node] = MappingProxyType({})
-ENDLESS = 1_000_000_000
-"""Supersteps: what bounds a turn are its own limits."""
 
 
-class MultiAgentBase:
+class MultiAgentBase(Host[TeamThread]):
     """Several members work on one task: agents, functions, and other orchestrators.
 
     `team(task)` runs one turn to its end: the results of its members, or questions of hooks and of anything below them,
@@ -243,10 +238,6 @@ class MultiAgentBase:
 
     # Its threads
 
-    def thread(self, thread_id: str | None = None) -> TeamThread:
-        """One thread of this orchestrator; without an id, its own. Raises `InvalidThreadIdError`."""
-        return self.threads.get(self._thread_id if thread_id is None else check_thread_id(thread_id))
-
     def thread_within(self, thread_id: str, within: Within) -> TeamThread:
         """The thread as it rests inside of the one of what is around the orchestrator."""
         return TeamThread(self, thread_id, within)
@@ -260,32 +251,6 @@ class MultiAgentBase:
     def state(self) -> MultiAgentState:
         """Where the orchestrator's own thread stands."""
         return self.thread().state
-
-    @property
-    def interrupts(self) -> list[Interrupt]:
-        """The open questions of the orchestrator's own thread."""
-        return self.thread().interrupts
-
-    @property
-    def halts(self) -> list[Halt]:
-        """What has halted the orchestrator's own thread, in itself or a member; empty if nothing has."""
-        return self._here.halts
-
-    def get_plugin_state(self, name: str, *, per_invocation: bool = False) -> Any:
-        """What a plugin of the orchestrator keeps with the thread of the turn that runs here, else with the
-        orchestrator's own: as `Agent.get_plugin_state`."""
-        return self._here.get_plugin_state(name, per_invocation=per_invocation)
-
-    def set_plugin_state(self, name: str, state: Any, *, per_invocation: bool = False) -> None:
-        """Keep the state of a plugin of the orchestrator: as `Agent.set_plugin_state`."""
-        self._here.set_plugin_state(name, state, per_invocation=per_invocation)
-
-    @property
-    def _here(self) -> TeamThread:
-        running = invocation_of(self)
-        if running is None:
-            return self.thread()
-        return running.thread or self.thread(running.thread_id)
 
     @property
     def graph(self) -> CompiledGraph:
@@ -354,13 +319,6 @@ class MultiAgentBase:
         """This orchestrator as a node of a `StateGraph`; see `TeamNode`. `add_node(name, team)` means
         `team.as_node()`."""
         return TeamNode(self, prompt, update, preserve_context)
-
-    # Hooks
-
-    def add_hook(self, callback: Any, event_type: Any = None, *, order: float = HookOrder.DEFAULT) -> None:
-        """Call `callback` with each event of this type, of these types (a list), or, without, of the types that its
-        first parameter is annotated with. Raises what `HookRegistry.add_callback` raises."""
-        self.hooks.add_callback(event_type, callback, order=order)
 
 
 def _with_kwargs(invocation_state: dict[str, Any] | None, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -130,12 +130,7 @@ class TeamNode(RequestNode):
         self, team: MultiAgentBase, prompt: Ask | None, update: Update | None, preserve_context: bool
     ) -> None:
         super().__init__(prompt, update, preserve_context)
-        if team.session_manager is not None:
-            raise ValueError(
-                f"{team!r:.200} has a session of its own, and as a node it is kept with the graph's thread: compile "
-                f"the graph with the saver"
-            )
-        self.team = team
+        self.team = sessionless(team)
         self.graph = team.nested_graph(True, True, keeps=preserve_context)
 
     @property

@@ -66,12 +66,7 @@ def _work_of(executor: Any) -> Executor:
     if isinstance(executor, MultiAgentBase):
         if type(executor).invoke_async is not MultiAgentBase.invoke_async:
             return FunctionExecutor(executor.invoke_async)
-        if executor.session_manager is not None:
-            raise ValueError(
-                f"{executor!r:.200} has a session of its own, and as a member it is kept with the orchestrator's "
-                f"around it: give the session_manager to that"
-            )
-        return TeamExecutor(executor)
+        return TeamExecutor(sessionless(executor))
     if not callable(executor) or isinstance(executor, type):
         raise TypeError(f"{executor!r:.200} is no agent, function or orchestrator")
     if inspect.isgeneratorfunction(executor) or inspect.isasyncgenfunction(executor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphkit.compiled import CompiledGraph
 from graphkit.engine.request import End
@@ -13,6 +13,7 @@ from graphkit.engine.updates import Beginning
 from graphkit_prebuilt.content import Message
 from graphkit_prebuilt.conversation import HEAD, copied, view
 from graphkit_prebuilt.hooks.event import BaseHookEvent
+from graphkit_prebuilt.limits import ENDLESS
 from graphkit_prebuilt.loop.program import Heard, program_of
 from graphkit_prebuilt.loop.steps import Either, Steps
 from graphkit_prebuilt.plugin_state import CLEARED
@@ -23,12 +24,13 @@ from graphkit_prebuilt.running import Start
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.agent import Agent
+    from graphkit_prebuilt.multiagent.base import MultiAgentBase
 
-ENDLESS = 1_000_000_000
 AGENT = "agent"
 """What the graph of an agent is called."""
 
 Tell = Callable[[BaseHookEvent], Steps[None] | None]
+H = TypeVar("H", "Agent", "MultiAgentBase")
 
 
 class NestedRequest(AgentRequest):
@@ -105,7 +107,7 @@ class NestedRequest(AgentRequest):
         if self.agent.begins_with:
             given = Beginning(given, copied(self.agent.begins_with))
         graph = nested_graph(who, self.agent.tool_executor.in_order, self.keeps, self.agent.store, self.name)
-        self.thread.begin(self.invocation)
+        self.thread.begin(self.invocation, inside=True)
         return graph, given, {}, {"context": self.invocation}
 
 
@@ -122,12 +124,12 @@ def nested_graph(
     )
 
 
-def sessionless(agent: Agent) -> Agent:
-    """`agent`, which may be a part of something. Raises `ValueError` if it has a session: its conversation is to be
-    kept in one place."""
-    if agent.session_manager is not None:
+def sessionless(host: H) -> H:
+    """An agent or orchestrator that may be a part of something. Raises `ValueError` if it has a session: what is kept
+    of it is to be in one place."""
+    if host.session_manager is not None:
         raise ValueError(
-            f"agent {agent.name!r} has a session of its own, and as a part of something its conversation is kept with "
-            f"that: give the session_manager to what is around it"
+            f"{host!r:.200} has a session of its own, and as a part of something it is kept with that: give the "
+            f"session_manager to what is around it"
         )
-    return agent
+    return host

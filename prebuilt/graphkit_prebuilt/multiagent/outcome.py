@@ -8,7 +8,7 @@ from typing import Any
 from graphkit.types import Interrupt
 from graphkit_prebuilt.halting import halts_in, questions_in
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
-from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status, no_metrics, no_usage
+from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status
 from graphkit_prebuilt.result import AgentResult
 
 
@@ -21,7 +21,6 @@ def result_of(
     """The result of a call that ran in this namespace and has left the channels like this, and these questions open."""
     state = inv.state(values)
     outcome = values.get("outcome") or {}
-    totals = values.get("totals") or {}
     results = dict(state.results)
     for node, asked in _by_node(inv, interrupts, namespace).items():
         halts, questions = halts_in(asked), questions_in(asked)
@@ -43,9 +42,9 @@ def result_of(
         inv.source,
         status=Status.HALTED if halts else Status.INTERRUPTED if interrupts else state.status,
         results=dict(sorted(results.items(), key=lambda item: places.get(item[1].node, 0))),
-        accumulated_usage={**no_usage(), **totals.get("usage", {})},
-        accumulated_metrics={**no_metrics(), **totals.get("metrics", {})},
-        execution_count=totals.get("count", 0),
+        accumulated_usage=state.accumulated_usage,
+        accumulated_metrics=state.accumulated_metrics,
+        execution_count=state.execution_count,
         execution_time=int(values.get("spent") or 0),
         interrupts=questions_in(interrupts),
         halts=halts,

@@ -34,7 +34,7 @@ from graphkit_prebuilt.multiagent.execution import execute, time_out
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.results import total
 from graphkit_prebuilt.multiagent.scheduling import NEXT, choose_next
-from graphkit_prebuilt.plugin_state import Stamped
+from graphkit_prebuilt.plugin_pieces import Stamped
 from graphkit_prebuilt.prompts import refused
 
 if TYPE_CHECKING:

@@ -173,6 +173,9 @@ class NestedTeamRequest(TeamRequest):
         if tell is not None:
             self.invocation.show = lambda frame, event: tell(event)
 
+    def _take(self) -> dict[str, Any]:
+        return {}  # what plugins have set between turns is of the orchestrator's own thread
+
     def steps(self) -> Steps[MultiAgentResult]:
         """Run it, as a part of the steps of the running task."""
         result: MultiAgentResult = yield Either(self.run, self.arun)
@@ -181,7 +184,7 @@ class NestedTeamRequest(TeamRequest):
     def _begin(self) -> Start:
         graph = self.team.nested_graph(*self._heard(), keeps=self.keeps, name=self.name)
         given = self._input(self.given)
-        self.thread.begin(self.invocation)
+        self.thread.begin(self.invocation, inside=True)
         return graph, given, {}, {"context": self.invocation}
 
 

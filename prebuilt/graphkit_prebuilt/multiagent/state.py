@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from graphkit_prebuilt.multiagent.results import NodeResult, Status
+from graphkit_prebuilt.multiagent.results import NodeResult, Status, no_metrics, no_usage
 from graphkit_prebuilt.state import AgentState
+from graphkit_prebuilt.streaming import Metrics, Usage
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.multiagent.nodes import Node
@@ -94,6 +95,26 @@ class MultiAgentState:
     def status(self) -> Status:
         ended = self.values.get("outcome")
         return Status.EXECUTING if ended is None else Status(ended["status"])
+
+    @property
+    def accumulated_usage(self) -> Usage:
+        """The tokens of the nodes executed so far, with everything inside them."""
+        return {**no_usage(), **self._totals.get("usage", {})}
+
+    @property
+    def accumulated_metrics(self) -> Metrics:
+        """The milliseconds of their calls of models."""
+        return {**no_metrics(), **self._totals.get("metrics", {})}
+
+    @property
+    def execution_count(self) -> int:
+        """How many agents and functions have run in them."""
+        count: int = self._totals.get("count", 0)
+        return count
+
+    @property
+    def _totals(self) -> Mapping[str, Any]:
+        return self.values.get("totals") or {}
 
     @property
     def completed_nodes(self) -> list[Node]:

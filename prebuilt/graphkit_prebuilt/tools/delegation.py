@@ -59,4 +59,7 @@ def _serves(tool: AgentTool, agent: Any, name: Any) -> bool:
 
 def blocks_of(content: Sequence[Any]) -> list[ContentBlock]:
     """A tool's result as what an assistant says: JSON is written as text."""
-    return [{"text": json.dumps(block["json"])} if "json" in block else block for block in content]
+    return [
+        {"text": json.dumps(block["json"], ensure_ascii=False)} if "json" in block else block
+        for block in content
+    ]

@@ -169,7 +169,7 @@ def _field(name: str, annotation: Any, default: Any, told: str | None) -> tuple[
     texts = [part for part in parts[1:] if isinstance(part, str)]
     text = texts[0] if texts else told or f"Parameter {name}"
     rest = [part for part in parts[1:] if not isinstance(part, str)]
-    kind: Any = Annotated.__class_getitem__((parts[0], Field(alias=name, description=text), *rest))  # type: ignore[attr-defined]
+    kind: Any = Annotated[parts[0], Field(alias=name, description=text), *rest]
     return kind, ... if default is inspect.Parameter.empty else default
 
 

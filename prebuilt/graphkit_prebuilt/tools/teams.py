@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphkit_prebuilt.multiagent.nested import Tell
+from graphkit_prebuilt.multiagent.nested import Tell, sessionless
 from graphkit_prebuilt.multiagent.request import NestedTeamRequest, TeamRequest
 from graphkit_prebuilt.multiagent.results import MultiAgentResult, Status
 from graphkit_prebuilt.tools.context import ToolContext
@@ -29,12 +29,7 @@ class TeamAsTool(RequestTool):
         preserve_context: bool,
         delegate: bool,
     ) -> None:
-        if team.session_manager is not None:
-            raise ValueError(
-                f"{team!r:.200} has a session of its own, and as a tool it is kept with the agent's that calls it: "
-                f"give the session_manager to that"
-            )
-        self.team = team
+        self.team = sessionless(team)
         told = description or f"Gives a task to the team {name!r}: {', '.join(team.nodes)}"
         super().__init__(team, name, told, preserve_context, delegate)
 

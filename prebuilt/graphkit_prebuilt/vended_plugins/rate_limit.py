@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -41,7 +42,7 @@ class RateLimiter(Plugin):
     take from it at the very same time may take the same token. A call that runs again, since its tool has asked, is
     counted again. `clock` gives seconds since 1970, `sleep` waits.
 
-    Raises `ValueError` for numbers that are not positive.
+    Raises `ValueError` for numbers that are not positive, and for a `max_wait` below 0.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class RateLimiter(Plugin):
         name: str = "rate_limiter",
     ) -> None:
         for what, number in (("rate", rate), ("per", per), ("burst", rate if burst is None else burst)):
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
+            if not _is_number(number) or number <= 0:
                 raise ValueError(f"RateLimiter: {what} must be a positive number, not {number!r}")
+        if max_wait is not None and (not _is_number(max_wait) or max_wait < 0):
+            raise ValueError(f"RateLimiter: max_wait must be a number of seconds, or None, not {max_wait!r}")
         self.name = name
         self.per_second = rate / per
         self.burst = max(1.0, float(rate if burst is None else burst))
@@ -133,3 +136,7 @@ class RateLimiter(Plugin):
             return Bucket(self.burst, now)
         flowed = max(0.0, now - bucket.at) * self.per_second
         return Bucket(min(self.burst, bucket.tokens + flowed), now)
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)

@@ -369,7 +369,9 @@ class StateGraph(Generic[StateT]):
 
     def _program(self, name: str, unchecked: bool) -> Program:
         readable = frozenset(key for key, channel in self.channels.items() if channel.readable)
-        shapes = {id(schema): shape_of(schema, readable) for schema in self._schemas}
+        # The output schema may have been set after the graph was made.
+        schemas = (*self._schemas, self.output_schema)
+        shapes = {id(schema): shape_of(schema, readable) for schema in schemas}
         nodes = {
             key: NodeSpec(
                 name=key,

@@ -28,26 +28,16 @@ here: ContextVar[Any] = ContextVar("graphkit_invocation", default=None)
 """The request whose node runs here: an `Invocation`, or a `TeamInvocation` of an orchestrator."""
 
 
-_making = threading.Lock()
-
-
 class Cancel(threading.Event):
     """Set when a request is to end; `message` is what is said then instead of the usual. `also` is another signal that
     means the same: the caller's own. `after_tools`, though not set, ends it after the next results of tools."""
 
     def __init__(self, also: Any = None) -> None:
+        super().__init__()
         self.also = also
         self.message: str | None = None
         self.given_up = False
         self.after_tools = False
-
-    def __getattr__(self, name: str) -> Any:
-        """It becomes an event when it is first used as one: few requests are ever to end."""
-        with _making:
-            if "is_event" not in self.__dict__:
-                self.is_event = True
-                super().__init__()
-        return object.__getattribute__(self, name)
 
     def cancel(self, message: str | None = None, after_current_tools: bool = False) -> None:
         self.message = self.message if message is None else message

@@ -295,12 +295,12 @@ def test_work_that_no_thread_can_be_started_for_fails_or_waits_for_those_there_a
 
 FORKING = """
 import os, signal, threading, warnings
-from graphkit.drivers import pools
+from graphkit.drivers import loops, pools
 warnings.simplefilter("ignore", DeprecationWarning)  # forking is what is tried here
 forking, held = threading.Event(), threading.Event()
 os.register_at_fork(before=forking.set)
 def hold():
-    with pools._lock:
+    with pools._lock, loops._lock:
         held.set()
         forking.wait()
 threading.Thread(target=hold).start()
@@ -310,7 +310,7 @@ async def node():
     return "node"
 if child == 0:
     signal.alarm(20)
-    there = pools.pool_at(0).submit(str, "work").result(), pools.run_in_standing_loop(node(), 0)
+    there = pools.pool_at(0).submit(str, "work").result(), loops.run_in_standing_loop(node(), 0)
     os._exit(0 if there == ("work", "node") else 1)
 print(os.waitpid(child, 0)[1])
 """

@@ -163,6 +163,36 @@ def test_a_bad_recursion_limit_is_refused_before_anything_happens(
     assert runner.history(watched, config) == []
 
 
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ("t", "config must be a dict"),
+        ({"configurable": "t"}, r"config\['configurable'\] must be a dict"),
+        ({"configurable": {"thread_id": "t"}, "metadata": ["m"]}, r"config\['metadata'\] must be a dict"),
+    ],
+    ids=["config", "configurable", "metadata"],
+)
+def test_a_malformed_config_is_refused(
+    runner: Runner, watched: Any, ran: list[Any], config: Any, named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        runner.invoke(watched, EMPTY, config)
+    assert ran == []
+
+
+@pytest.mark.parametrize("names", [3, "ghost", ["node", "ghost"]], ids=repr)
+@pytest.mark.parametrize("option", ["interrupt_before", "interrupt_after"])
+def test_breakpoints_that_are_no_list_of_nodes_are_refused(
+    runner: Runner, build: Build, ran: list[Any], config: RunnableConfig, option: str, names: Any
+) -> None:
+    named = f"{option} (must be a list|names 'ghost')"
+    with pytest.raises(ValueError, match=named):
+        runner.invoke(build({"node": ran.append}), EMPTY, config, **{option: names})
+    with pytest.raises(ValueError, match=named):
+        build({"node": ran.append}, **{option: names})
+    assert ran == []
+
+
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "5"], ids=repr)
 def test_a_bad_recursion_limit_is_refused_without_a_saver_too(
     runner: Runner, ran: list[Any], limit: Any
@@ -183,6 +213,29 @@ def test_input_that_is_no_update_is_refused(
         runner.invoke(watched, given, config)
     assert ran == []
     assert runner.history(watched, config) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (Command(graph="other", goto="node"), "for graph 'other'"),
+        (Command(update=3), "update of type int"),
+    ],
+    ids=["graph", "update"],
+)
+def test_a_command_of_a_node_that_cannot_be_followed_is_refused(
+    runner: Runner, build: Build, config: RunnableConfig, command: Command[Any], named: str
+) -> None:
+    with pytest.raises(InvalidUpdateError, match=f"'node' .*{named}"):
+        runner.invoke(build({"node": lambda state: command}), EMPTY, config)
+
+
+def test_a_command_from_outside_is_for_the_graph_it_is_given_to(
+    runner: Runner, watched: Any, ran: list[Any], config: RunnableConfig
+) -> None:
+    with pytest.raises(InvalidUpdateError, match="leave out graph="):
+        runner.invoke(watched, Command(graph=Command.PARENT, goto="node"), config)
+    assert ran == []
 
 
 def test_no_input_on_a_new_thread_is_refused(

@@ -96,6 +96,7 @@ PLACES: list[tuple[dict[str, Any], list[tuple[str, ...]]]] = [
     ({"interrupt_before": "*"}, [("a",), ("b",), ("c",)]),
     ({"interrupt_before": ["a", "c"]}, [("a",), ("c",)]),
     ({"interrupt_after": ["a", "b"]}, [("b",), ("c",)]),
+    ({"interrupt_after": "b"}, [("c",)]),
     ({"interrupt_after": ["a"], "interrupt_before": ["b"]}, [("b",)]),
     ({"interrupt_after": ["a"], "interrupt_before": ["c"]}, [("b",), ("c",)]),
     ({"interrupt_before": []}, []),

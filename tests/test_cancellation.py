@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphkit.drivers.pools import standing_loop, submit_to_loop
+from graphkit.drivers.loops import standing_loop, submit_to_loop
 from graphkit.errors import NodeCancelledError, NodeError
 from graphkit.types import RetryPolicy, RunnableConfig
 from graphkit_checkpoint.sql import SqlSaver
@@ -243,7 +243,7 @@ def test_a_coroutine_that_is_cancelled_before_it_starts_is_closed() -> None:
         raise AssertionError("started")
 
     gate, coroutine = threading.Event(), work()
-    standing_loop(0).call_soon_threadsafe(gate.wait)
+    standing_loop(0).loop.call_soon_threadsafe(gate.wait)
     future = submit_to_loop(coroutine, 0)
     future.stop()
     gate.set()

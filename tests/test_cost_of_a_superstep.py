@@ -195,6 +195,21 @@ def test_a_superstep_on_sqlite_is_one_transaction_of_two_statements(runner: Runn
     assert last[0] == "BEGIN IMMEDIATE"
 
 
+@pytest.mark.parametrize("supersteps", [1, 2, FEW])  # the head is some way from its base, or one itself
+def test_a_thread_is_opened_by_two_statements(runner: Runner, tmp_path: Path, supersteps: int) -> None:
+    """One reads its row with the way to its head, one what is recorded beside that."""
+    said: list[str] = []
+    connecting = closing(sqlite3.connect(tmp_path / "t.sqlite", check_same_thread=False))
+    with connecting as connection, SqliteSaver(connection) as saver:
+        graph = looping(counting(supersteps, runner), saver)
+        runner.invoke(graph, given(), {"configurable": {"thread_id": "t"}})
+        connection.set_trace_callback(said.append)
+        opening = saver.open("t")
+    assert opening.saved is not None
+    assert opening.saved.values["n"] == supersteps
+    assert [statement.split()[0] for statement in said] == ["BEGIN", "SELECT", "SELECT", "ROLLBACK"]
+
+
 @pytest.mark.parametrize("channels", [0, 100])
 def test_a_superstep_on_postgres_is_one_statement(
     runner: Runner, open_postgres: Callable[[], Saver], channels: int

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphkit import Command, interrupt
+from graphkit import START, Command, Send, interrupt
 from graphkit.config import get_stream_writer
+from graphkit.drivers.pools import WORKERS, pool_at
 from graphkit.errors import NodeTimeoutError
 from graphkit.types import RunnableConfig
 from tests.conftest import EMPTY, Build, Runner, State, graph_of, in_a_row, questions, says
@@ -70,6 +73,30 @@ def test_a_stream_that_stops_early_ends_what_runs(
     graph = build({"node": witness.node}) if stored else graph_of({"node": witness.node})
     take_one(runner, graph, config)
     assert witness.cancelled.is_set(), "when the stream is closed, its nodes have ended"
+
+
+def test_what_waits_for_a_thread_is_never_begun(runner: Runner, config: RunnableConfig) -> None:
+    begun: list[int] = []
+    released = threading.Event()
+
+    def node(number: int) -> State:
+        begun.append(number)
+        get_stream_writer()("began")
+        assert released.wait(PATIENCE)
+        return {}
+
+    sends = [Send("node", number) for number in range(2 * WORKERS)]
+    graph = graph_of(
+        {"plan": lambda state: Command(goto=sends), "node": node},
+        [(START, "plan")],
+        node_options={"plan": {"destinations": ("node",)}},
+    )
+    take_one(runner, graph, config)
+    released.set()
+    pool, barrier = pool_at(0), threading.Barrier(WORKERS)
+    for future in [pool.submit(barrier.wait, PATIENCE) for _ in range(WORKERS)]:
+        future.result(PATIENCE)  # everybody is here: nobody is at work, and no work was before this
+    assert 1 <= len(begun) <= WORKERS
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -285,3 +312,32 @@ def test_an_interrupted_caller_ends_what_runs_in_threads(witness: Witness) -> No
 
     asyncio.run(scenario())
     assert witness.ended()
+
+
+LEFT_OPEN = """
+import asyncio
+from graphkit import START, StateGraph
+
+left = []
+
+async def connected():
+    try:
+        yield
+    finally:
+        await asyncio.sleep(0)
+        print("closed")
+
+async def node(state):
+    left.append(connected())
+    await anext(left[0])
+
+StateGraph(dict).add_node(node).add_edge(START, "node").compile().invoke({})
+print("done")
+"""
+
+
+def test_what_sync_runs_leave_open_is_closed_when_the_process_ends() -> None:
+    """As at the end of `asyncio.run`: clients of models and the like are async generators between two runs."""
+    program = [sys.executable, "-X", "dev", "-c", LEFT_OPEN]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert (ended.stdout, ended.stderr) == ("done\nclosed\n", "")

@@ -905,6 +905,38 @@ def test_a_task_that_asked_is_not_cached(runner: Runner, saver: Saver, ran: list
         assert runner.invoke(flow, Command(resume=thread), config) == thread
 
 
+def test_a_workflow_is_tried_again_and_finds_what_its_tasks_have_come_to(
+    runner: Runner, saver: Saver, config: RunnableConfig, style: Style, ran: list[Any]
+) -> None:
+    def note(number: int) -> int:
+        ran.append(number)
+        return number
+
+    noting, attempts = style.task(note), count(1)
+
+    def flow(given: Any, previous: Any) -> Any:
+        [noted] = yield [noting(given)]
+        attempt = next(attempts)
+        if attempt < 3:
+            raise Flaky
+        return [noted, attempt]
+
+    graph = style.entrypoint(flow, checkpointer=saver, retry_policy=SOON)
+    assert runner.invoke(graph, 7, config) == [7, 3]
+    assert ran == [7]
+
+
+def test_the_result_of_a_workflow_is_found_in_the_cache(runner: Runner, style: Style, ran: list[Any]) -> None:
+    def flow(given: Any, previous: Any) -> Any:
+        ran.append(given)
+        yield []
+        return 2 * given
+
+    graph = style.entrypoint(flow, cache=InMemoryCache(), cache_policy=CachePolicy())
+    assert [runner.invoke(graph, number) for number in (1, 2, 1)] == [2, 4, 2]
+    assert ran == [1, 2]
+
+
 # Where tasks are called
 
 

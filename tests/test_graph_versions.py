@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
+from pydantic import BaseModel
 
 from graphkit import START, Command, StateGraph, interrupt
 from graphkit.channels import DeltaChannel
@@ -74,6 +75,10 @@ def schema(**fields: Any) -> Any:
     return typed({key: typ for key, typ in {**FIELDS, **fields}.items() if typ is not None})
 
 
+class Book(BaseModel):
+    title: str
+
+
 def short(old: list[str], new: list[str]) -> list[str]:
     return (old + new)[-5:]
 
@@ -90,6 +95,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "keys reordered": {"state": typed(dict(reversed(FIELDS.items())))},
     "a key removed that holds nothing": {"state": schema(note=None)},
     "a wider type": {"state": schema(count=int | None)},
+    "a narrower type that the value has": {"state": schema(count=Literal[1, 2])},
     "a type of another key": {"state": schema(note=bytes)},
 }
 
@@ -108,6 +114,8 @@ HARMFUL: dict[str, tuple[dict[str, Any], str]] = {
     "a key removed": ({"state": schema(count=None)}, "state key 'count' is gone"),
     "a key renamed": ({"state": schema(count=None, counter=int)}, "'count' is gone.*'counter'"),
     "a key retyped": ({"state": schema(count=str)}, "'count' was a int and is a str"),
+    "a key narrowed": ({"state": schema(count=Literal[5])}, r"'count' was a int and is a Literal\[5\]"),
+    "a key that is a class": ({"state": schema(count=Book)}, "'count' was a int and is a Book"),
     "a reducer removed": ({"state": schema(log=list[str])}, "'log' was a BinaryOperatorAggregate"),
     "a reducer added": ({"state": schema(count=Annotated[int, operator.add])}, "'count' was a LastValue"),
     "a reducer changed": ({"state": schema(log=Annotated[list[str], short])}, "'log' was add and is short"),
@@ -170,6 +178,26 @@ def test_a_change_can_be_accepted(runner: Runner, saver: Saver, config: Runnable
     strict = version(saver, schema(count=None), nodes)
     assert runner.run(strict, {"log": ["more"]}, config).status == "interrupted"
     assert runner.get_state(version(saver), config).values["count"] == 1
+
+
+@pytest.mark.parametrize(
+    "accepting", ["accept", lambda values, differences: values], ids=["accept", "migrate"]
+)
+def test_a_node_that_is_gone_cannot_be_accepted_but_gone_around(
+    runner: Runner, saver: Saver, config: RunnableConfig, accepting: Any
+) -> None:
+    paused(runner, saver, config)
+    shape: dict[str, Any] = {"nodes": without(NODES, "ask"), "edges": [(START, "first"), ("first", "last")]}
+    other = version(saver, **shape, on_version_change=accepting)
+    with pytest.raises(
+        GraphVersionError, match=r"at node 'ask', which graph .* does not have .*update_state"
+    ):
+        runner.invoke(other, Command(resume="yes"), config)
+    assert runner.invoke(version(saver), Command(resume="no"), config)["log"][-2:] == ["answer no", "last"]
+
+    paused(runner, saver, config)
+    runner.update_state(other, config, None, as_node="first")
+    assert runner.invoke(other, None, config)["log"][-3:] == ["in", "first", "last"]
 
 
 def test_values_can_be_migrated(runner: Runner, saver: Saver, reopen: Reopen, config: RunnableConfig) -> None:

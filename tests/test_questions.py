@@ -619,6 +619,13 @@ def test_named_questions_do_not_shift_the_unnamed(
     assert runner.invoke(graph, Command(resume="May"), config) == {"log": ["Rome", "May"]}
 
 
+def test_a_name_is_asked_once_in_a_task(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    graph = build({"plan": lambda state: {"log": [interrupt(word, name="budget") for word in ("a?", "b?")]}})
+    runner.invoke(graph, EMPTY, config)
+    with pytest.raises(ValueError, match=r"'plan' asks a question named 'budget' twice"):
+        runner.invoke(graph, Command(resume=1), config)
+
+
 # --- answers with a schema ------------------------------------------------------------------------
 
 

@@ -68,6 +68,55 @@ def test_a_graphs_own_config_is_overridden_key_by_key(runner: Any, saver: Any) -
     assert runner.invoke(named, {}, {"configurable": {"thread_id": "t"}})["log"] == ["t", "ada"]
 
 
+def test_defaults_of_a_config_are_given_by_key_too(runner: Any) -> None:
+    def node(state: State, config: RunnableConfig) -> State:
+        return {"log": [config["recursion_limit"], config["tags"], config["configurable"]["user"]]}
+
+    graph = (
+        alone(node).compile().with_config({"tags": ["a"]}, recursion_limit=7, configurable={"user": "ada"})
+    )
+    assert runner.invoke(graph, {})["log"] == [7, ["a"], "ada"]
+    assert runner.invoke(graph.with_config(tags=["b"]), {}, {"tags": ["c", "a"]})["log"][1] == ["a", "b", "c"]
+
+
+def test_a_node_knows_where_it_runs(runner: Any, saver: Any) -> None:
+    """LangGraph's how-to on the recursion counter: `config["metadata"]["langgraph_step"]`."""
+    seen: list[dict[str, Any]] = []
+
+    def node(state: State, config: RunnableConfig) -> State:
+        assert get_config() == config == get_runtime().config
+        assert not {"run_name", "run_id"} & set(config)
+        seen.append(config["metadata"])
+        return {}
+
+    def calls(state: State, config: RunnableConfig) -> State:
+        node(state, config)
+        alone(node).compile().invoke({}, config)
+        return {}
+
+    builder = (
+        StateGraph(State).add_node("a", calls).add_node("b", node).add_node("c", node, metadata={"team": "x"})
+    )
+    builder.add_edge(START, "a").add_edge("a", "b").add_edge(["a", "b"], "c")
+    graph, config = builder.compile(checkpointer=saver), {"configurable": {"thread_id": "t"}}
+    runner.invoke(graph, {}, {**config, "metadata": {"mine": 1}, "run_name": "name", "run_id": "id"})
+    names = [(each["langgraph_step"], each["langgraph_node"]) for each in seen]
+    assert names == [(1, "a"), (1, "node"), (2, "b"), (3, "c")]
+    assert seen[3] == {
+        "mine": 1,
+        "team": "x",
+        "langgraph_step": 3,
+        "langgraph_node": "c",
+        "langgraph_triggers": ("join:a+b:c",),
+        "langgraph_path": ("pull", "c"),
+        "langgraph_checkpoint_ns": seen[3]["langgraph_checkpoint_ns"],
+    }
+    [outer, inner] = [each["langgraph_checkpoint_ns"] for each in seen[:2]]
+    assert outer.startswith("a:") and inner.startswith(f"{outer}") and "|node:" in inner
+    [last] = saver.list(config, limit=1)
+    assert not any(key.startswith("langgraph_") for key in last.metadata)
+
+
 def test_a_node_can_see_how_many_steps_are_left(runner: Any) -> None:
     def node(state: State) -> State:
         return {"log": [(state["left"], state["last"])]}
@@ -75,6 +124,22 @@ def test_a_node_can_see_how_many_steps_are_left(runner: Any) -> None:
     builder = alone(node).add_conditional_edges("node", lambda s: "node" if len(s["log"]) < 3 else "__end__")
     shown = runner.invoke(builder.compile(), {}, {"recursion_limit": 3})
     assert shown == {"log": [(3, False), (2, False), (1, True)]}
+
+
+def test_an_edge_function_sees_as_many_steps_left_as_its_node(runner: Any, saver: Any) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def edge(state: State) -> str:
+        seen.append((state["left"], state["last"]))
+        return "__end__" if state["last"] else "node"
+
+    builder = StateGraph(State).add_node("node", lambda state: {"log": [state["left"]]})
+    builder.add_conditional_edges(START, edge).add_conditional_edges("node", edge)
+    graph, config = builder.compile(checkpointer=saver), {"configurable": {"thread_id": "t"}}
+    assert runner.invoke(graph, {}, {**config, "recursion_limit": 3})["log"] == [3, 2, 1]
+    assert seen == [(3, False), (3, False), (2, False), (1, True)]
+    runner.update_state(graph, config, {"log": []}, as_node="node")
+    assert seen[4:] == [(100, False)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from graphkit import START, Command, Send
+from graphkit import START, Command, Send, StateGraph
 from graphkit.cache.memory import InMemoryCache
 from graphkit.config import get_stream_writer
 from graphkit.types import CachePolicy, GraphOutput, RetryPolicy, RunnableConfig
@@ -257,6 +257,24 @@ def test_several_writes_of_a_task_to_one_key_are_all_in_its_result(runner: Runne
     chunks = runner.stream(graph, EMPTY, stream_mode=["updates", "tasks"])
     assert chunks[1] == ("updates", {"a": [log("1"), log("2")]})
     assert chunks[2][1]["result"] == {"log": {"$writes": [["1"], ["2"]]}}
+
+
+def test_the_update_of_a_state_without_keys_is_its_value(
+    runner: Runner, saver: Any, config: RunnableConfig
+) -> None:
+    schema: Any = Annotated[list[Any], operator.add]
+    builder = StateGraph(schema).add_edge(START, "a")
+    builder.add_node("a", lambda state: ["a", len(state)])
+    builder.add_node("b", lambda state: [Command(update=["b"]), Command(update=["c"])]).add_edge("a", "b")
+    graph = builder.compile(checkpointer=saver)
+    chunks = runner.stream(graph, ["given"], config, stream_mode=["updates", "tasks"])
+    assert [chunk for mode, chunk in chunks if mode == "updates"] == [
+        {"a": ["a", 1]},
+        {"b": [["b"], ["c"]]},
+    ]
+    assert chunks[2][1]["result"] == {"__root__": ["a", 1]}
+    [start] = runner.history(graph, config)[-1].tasks
+    assert start.result == ["given"]
 
 
 def test_every_attempt_at_a_task_starts_it_again(runner: Runner) -> None:

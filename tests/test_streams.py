@@ -234,6 +234,13 @@ def test_a_list_of_one_mode_gives_pairs_too(runner: Runner) -> None:
     assert chunks == [("updates", {"a": log("a")})]
 
 
+@pytest.mark.parametrize("mode", ["checkpoints", "debug"])
+def test_a_run_that_stores_nothing_shows_no_checkpoints(runner: Runner, mode: str) -> None:
+    shown = runner.stream(chain(graph_of, "a"), log("in"), stream_mode=["values", mode])
+    assert [chunk for _, chunk in shown if "values" in chunk or chunk.get("type") == "checkpoint"] == []
+    assert [chunk for given, chunk in shown if given == "values"] == [log("in"), log("in", "a")]
+
+
 def test_every_mode_at_once(runner: Runner, build: Build, config: RunnableConfig) -> None:
     modes = ["values", "updates", "tasks", "checkpoints", "custom"]
     chunks = runner.stream(chain(build, "a"), log("in"), config, stream_mode=modes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from pydantic import BaseModel
 
 from graphkit import START, Command, StateGraph, interrupt
 from graphkit.config import get_config
@@ -82,6 +84,37 @@ def test_a_graph_as_a_node_shares_the_keys_that_both_declare(
         "answer": "yes",
         "log": ["kept"],
     }
+
+
+@dataclass
+class AsData:
+    log: Annotated[list[str], operator.add] = field(default_factory=list)
+    word: str = ""
+
+
+class AsModel(BaseModel):
+    log: Annotated[list[str], operator.add] = []
+    word: str = ""
+
+
+class AsDict(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    word: str
+
+
+@pytest.mark.parametrize("outer", [AsData, AsModel, AsDict])
+@pytest.mark.parametrize("inner", [AsData, AsModel, AsDict])
+def test_graphs_share_keys_whatever_their_states_are(
+    runner: Any, saver: Any, config: RunnableConfig, inner: type, outer: type
+) -> None:
+    def below(state: Any) -> Any:
+        word = state["word"] if inner is AsDict else state.word
+        return {"log": [type(state).__name__], "word": f"{word}!"}
+
+    child = StateGraph(inner).add_node(below).add_edge(START, "below").compile()
+    graph = StateGraph(outer).add_node("child", child).add_edge(START, "child").compile(checkpointer=saver)
+    seen = "dict" if inner is AsDict else inner.__name__
+    assert runner.invoke(graph, {"word": "w"}, config) == {"log": [seen], "word": "w!"}
 
 
 def test_a_question_three_graphs_deep_is_answered_there(

@@ -177,6 +177,8 @@ def test_strategies_by_the_names_that_langgraph_has(
     runner.invoke(graph, EMPTY, OTHER)
     call(runner, saver, "prune", ["t"], strategy="keep_latest")
     assert (len(runner.history(graph, config)), len(runner.history(graph, OTHER))) == (1, 4)
+    call(runner, saver, "prune", ["other"])
+    assert len(runner.history(graph, OTHER)) == 1, "which is what named threads get without any rule"
     call(runner, saver, "prune", ["other"], strategy="delete")
     assert call(runner, saver, "thread_ids") == ["t"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphkit import END, START
+from graphkit import END, START, interrupt
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.errors import EmptyInputError, InvalidUpdateError
 from graphkit.types import RunnableConfig, StateSnapshot, StateUpdate
@@ -453,6 +453,42 @@ def test_an_update_as_an_unknown_node_is_an_error_that_names_it(
     with pytest.raises(InvalidUpdateError, match=as_node):
         runner.update_state(ran, config, log("u"), as_node=as_node)
     assert [summary(snapshot) for snapshot in runner.history(ran, config)] == WHOLE_RUN
+
+
+def test_an_update_at_a_checkpoint_that_does_not_exist(
+    runner: Runner, ran: Any, config: RunnableConfig
+) -> None:
+    nowhere: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_id": "nowhere"}}
+    with pytest.raises(ValueError, match="has no checkpoint 'nowhere'"):
+        runner.update_state(ran, nowhere, log("u"))
+    assert [summary(snapshot) for snapshot in runner.history(ran, config)] == WHOLE_RUN
+
+
+@pytest.mark.parametrize("as_node", [END, COPY])
+def test_an_end_and_a_copy_take_no_values(
+    runner: Runner, ran: Any, config: RunnableConfig, as_node: str
+) -> None:
+    with pytest.raises(InvalidUpdateError, match=f"{as_node}' takes no values"):
+        runner.update_state(ran, config, log("u"), as_node=as_node)
+
+
+def test_an_update_of_nothing_is_the_same_state_again(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    graph = chain(build, interrupt_before=["b"])
+    runner.invoke(graph, log("in"), config)
+    runner.update_state(graph, config, None)
+    assert summary(runner.get_state(graph, config)) == ("update", 2, ["in", "a"], ("b",))
+    assert runner.invoke(graph, None, config) == log("in", "a", "b", "c")
+
+
+def test_an_edge_function_cannot_ask_during_an_update(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    graph = build({"a": says("a")}, [(START, "a"), ("a", lambda state: interrupt("where to?"))])
+    with pytest.raises(RuntimeError, match="edge function of node 'a' asked a question during update_state"):
+        runner.update_state(graph, config, log("u"), as_node="a")
+    assert runner.history(graph, config) == []
 
 
 @pytest.mark.parametrize("values", [3, "text", ["item"]], ids=repr)

@@ -18,6 +18,8 @@ def positive(value: float, name: str) -> float:
 
 def check_thread_id(thread_id: object) -> str:
     """The thread id as text. Raises `InvalidThreadIdError`."""
+    if type(thread_id) is str and 1 <= len(thread_id) <= 255 and is_text(thread_id):
+        return thread_id
     if type(thread_id).__name__ == "UUID":
         from uuid import UUID
 
@@ -77,6 +79,18 @@ def idle(tables: ReadTables, thread_id: str) -> ThreadRow | None:
     return row
 
 
+def find_head(tables: ReadTables, thread_id: str) -> tuple[ThreadRow | None, list[CheckpointRow]]:
+    """`visible`, with the row of the thread's head after rows on the way to it. Raises `CheckpointCorruptError` if the
+    head is missing."""
+    found, way = tables.thread_at_head(thread_id) if is_text(thread_id) else (None, [])
+    row = current(found)
+    if row is None:
+        return None, []
+    if row.state.head and not (way and way[-1].id == row.state.head):
+        raise _headless(thread_id, row.state.head)
+    return row, way
+
+
 def find_row(
     tables: ReadTables, thread_id: str, namespace: str, checkpoint_id: str | None, root: ThreadRow
 ) -> CheckpointRow | None:
@@ -89,8 +103,12 @@ def find_row(
         return None
     row = tables.checkpoint(thread_id, namespace, wanted)
     if row is None and not checkpoint_id:
-        raise corrupt(thread_id, wanted, "the thread's head is missing")
+        raise _headless(thread_id, wanted)
     return row
+
+
+def _headless(thread_id: str, head: str) -> Exception:
+    return corrupt(thread_id, head, "the thread's head is missing")
 
 
 def refuse_busy(thread_id: str, holder: Holder | None) -> None:

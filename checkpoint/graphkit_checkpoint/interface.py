@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
 
 from graphkit_checkpoint.admission import check_thread_id, current, find_row, is_text, refuse_busy
 from graphkit_checkpoint.errors import ConcurrentUpdateError
-from graphkit_checkpoint.layout import CheckpointRow, Layout, Rows
+from graphkit_checkpoint.layout import CheckpointRow, Rows
+from graphkit_checkpoint.past import PAGE
 from graphkit_checkpoint.putting import Given, GivenWrites
 from graphkit_checkpoint.reading import Reader
 from graphkit_checkpoint.records import ThreadState
@@ -31,34 +30,15 @@ from graphkit_checkpoint.shapes import (
     get_checkpoint_metadata,
 )
 from graphkit_checkpoint.showing import metadata_of, shown
-from graphkit_checkpoint.tables import ReadTables, WriteTables
-
-T = TypeVar("T")
-PAGE: Final = 32
-"""How many checkpoints are listed from one transaction at most."""
+from graphkit_checkpoint.tables import ReadTables
+from graphkit_checkpoint.transactions import Transactions
 
 
-class SaverInterface(ABC):
+class SaverInterface(Transactions):
     """`get_tuple`, `list`, `put`, `put_writes` and their async forms, for tools written against LangGraph's savers.
 
-    Deleting, copying and pruning are in `BaseCheckpointSaver`, with LangGraph's names.
+    Deleting, copying and pruning are in `ThreadLife`, with LangGraph's names.
     """
-
-    layout: Layout
-
-    # What this stands on, see `BaseCheckpointSaver`
-
-    @abstractmethod
-    def reading(self) -> AbstractContextManager[ReadTables]: ...
-
-    @abstractmethod
-    def writing(self) -> AbstractContextManager[WriteTables]: ...
-
-    @abstractmethod
-    def write(self, rows: Rows) -> None: ...
-
-    @abstractmethod
-    async def off_loop(self, call: Callable[..., T], *args: Any, **options: Any) -> T: ...
 
     # Looking
 

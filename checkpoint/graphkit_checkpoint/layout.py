@@ -17,8 +17,9 @@ is noticed; with a cipher it is encrypted, bound to the same key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
@@ -117,6 +118,11 @@ class PendingRow(NamedTuple):
     checksum: int
 
 
+# The rows of their parts without a call of Python: every commit has some.
+_checkpoint_row: Final[Callable[[Any], CheckpointRow]] = partial(tuple.__new__, CheckpointRow)
+_pending_row: Final[Callable[[Any], PendingRow]] = partial(tuple.__new__, PendingRow)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Rows:
     """One commit, encoded. `token` owns the thread from this commit on, unless it is a `release`."""
@@ -178,24 +184,18 @@ class Layout:
 
     def cover(self, body: bytes, key: tuple[str | int | None, ...]) -> tuple[bytes, int]:
         """A body as it is stored, and its checksum (`seal`)."""
-        context = repr(key).encode()
         if self.cipher is not None:
-            body = self.cipher.encrypt(body, context)
-        return body, crc32(context, crc32(body))
-
-    def uncover(
-        self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Sequence[str | int | None]
-    ) -> bytes:
-        """The body of a row as it was given to `cover`. Raises `CheckpointCorruptError`, `EncryptionError`."""
-        return self._uncovered(thread_id, checkpoint_id, what, row, key)[0]
+            body = self.cipher.encrypt(body, repr(key).encode())
+        return body, seal(crc32(body), key)
 
     def _uncovered(
-        self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Sequence[str | int | None]
+        self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: tuple[str | int | None, ...]
     ) -> tuple[bytes, int]:
-        """The body and its CRC-32, which is known by then."""
+        """The body of a row as it was given to `cover`, and its CRC-32, which is known by then. Raises
+        `CheckpointCorruptError`, `EncryptionError`."""
         body: Any = row.body
         own = crc32(body) if isinstance(body, bytes) else 0
-        if not isinstance(body, bytes) or crc32(repr(key).encode(), own) != row.checksum:
+        if not isinstance(body, bytes) or seal(own, key) != row.checksum:
             raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what} is wrong")
         try:
             if self.cipher is not None:
@@ -211,14 +211,16 @@ class Layout:
     # Single rows, for reading and for whoever moves them
 
     def cover_checkpoint(
-        self, thread_id: str, namespace: str, key: tuple[str, str | None, str, int], body: CheckpointBody
+        self, thread_id: str, namespace: str, key: tuple[str, str | None, str, int], body: tuple[Any, ...]
     ) -> CheckpointRow:
-        return CheckpointRow(*key, *self.cover(_plain.pack(tuple(body)), (thread_id, namespace, *key)))
+        """`body`: a `CheckpointBody`, or its parts."""
+        covered = self.cover(_plain.pack(tuple(body)), (thread_id, namespace, *key))
+        return _checkpoint_row((*key, *covered))
 
     def open_checkpoint(self, thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
         key = (thread_id, namespace, *row[:4])
         try:
-            opened = CheckpointBody(*unpack(self.uncover(thread_id, row.id, "checkpoint", row, key)))
+            opened = CheckpointBody(*unpack(self._uncovered(thread_id, row.id, "checkpoint", row, key)[0]))
         except TypeError:
             raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
         if opened.format not in FORMATS:
@@ -248,11 +250,11 @@ class Layout:
         self, thread_id: str, namespace: str, key: tuple[str, str, str, str], body: bytes
     ) -> PendingRow:
         """`key`: checkpoint id, task id, kind, key."""
-        return PendingRow(*key, *self.cover(body, (thread_id, namespace, *key)))
+        return _pending_row((*key, *self.cover(body, (thread_id, namespace, *key))))
 
     def uncover_pending(self, thread_id: str, namespace: str, row: PendingRow) -> bytes:
         key = (thread_id, namespace, *row[:4])
-        return self.uncover(thread_id, row.checkpoint_id, f"pending {row.kind}", row, key)
+        return self._uncovered(thread_id, row.checkpoint_id, f"pending {row.kind}", row, key)[0]
 
     def open_pending(self, thread_id: str, namespace: str, row: PendingRow) -> Pending:
         return Pending(
@@ -274,9 +276,9 @@ def _types_of(entry: Any) -> tuple[type, ...]:
     return tuple(map(type, entry)) if type(entry) is list else ()
 
 
-def seal(body: bytes, *key: str | int | None) -> int:
-    """CRC-32 of a row: of its body and of everything that says whose body it is."""
-    return crc32(repr(key).encode(), crc32(body))
+def seal(own: int, key: tuple[str | int | None, ...]) -> int:
+    """CRC-32 of a row: of its body, whose `own` it continues, and of everything that says whose body it is."""
+    return crc32(repr(key).encode(), own)
 
 
 def corrupt(thread_id: str, checkpoint_id: str, problem: str) -> CheckpointCorruptError:

@@ -163,11 +163,10 @@ class _LiveTables(MemoryTables):
         found = self.head(*place)
         if found is not head and not (found is None and self._may_begin(*place, head)):
             return False
-        thread = self.admit(rows)
+        self.admit(rows)
         head.advance(rows.commit, rows.sizes)
         head.laid_aside.append(rows.draft)
         self.namespace(rows).head = head.checkpoint.id
-        self.count(thread)
         if found is None:
             self.set_head(*place, head)
         self.unsettled[place] = head

@@ -6,8 +6,8 @@ import bisect
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Unpack
 
@@ -52,17 +52,15 @@ class InMemorySaver(BaseCheckpointSaver):
         super().__init__(**options)
         self._tables = MemoryTables(self, clock)
         self._lock = threading.RLock()
+        self._locked = _Locked(self)
         self._closed = False
 
     def close(self) -> None:
         super().close()
         self._closed = True
 
-    @contextmanager
-    def reading(self) -> Iterator[MemoryTables]:
-        with self._lock:
-            self.check_open()
-            yield self._tables
+    def reading(self) -> AbstractContextManager[MemoryTables]:
+        return self._locked
 
     def check_open(self) -> None:
         """Raise `StorageUnavailableError` if the saver is closed."""
@@ -75,11 +73,30 @@ class InMemorySaver(BaseCheckpointSaver):
 
     def write(self, rows: Rows) -> None:
         with self._lock:
-            self.check_open()
+            if self._closed:
+                self.check_open()
             self._tables.apply(rows)
 
     def renew(self, thread_id: str, token: str) -> None:
         """Nothing to do: only this process knows of the claim, and it knows whether the run lives."""
+
+
+class _Locked:
+    """The tables of a saver while its lock is held. It has no state of its own, so one serves all."""
+
+    def __init__(self, saver: InMemorySaver) -> None:
+        self._saver = saver
+
+    def __enter__(self) -> MemoryTables:
+        saver = self._saver
+        saver._lock.acquire()
+        if saver._closed:
+            saver._lock.release()
+            saver.check_open()
+        return saver._tables
+
+    def __exit__(self, *error: object) -> None:
+        self._saver._lock.release()
 
 
 class MemoryTables(WriteTables):
@@ -91,13 +108,12 @@ class MemoryTables(WriteTables):
         self.threads: dict[str, _Thread] = {}
 
     def apply(self, rows: Rows) -> None:
-        thread = self.admit(rows)
+        self.admit(rows)
         self.store(rows)
-        self.count(thread)
 
     def store(self, rows: Rows) -> None:
         """Keep what an admitted commit wrote."""
-        stored = self.namespace(rows)
+        stored = self.threads[rows.thread_id].namespaces.get(rows.namespace) or self.namespace(rows)
         if rows.head is not None:
             stored.head = rows.head
             for row in rows.checkpoints:
@@ -119,14 +135,8 @@ class MemoryTables(WriteTables):
             stored = namespaces[rows.namespace] = _Namespace()
         return stored
 
-    def count(self, thread: _Thread) -> None:
-        """A commit was written."""
-        thread.epoch += 1
-        if thread.ttl is not None or self.saver.ttl is not None:
-            thread.expiry = self._expiry(thread.ttl)
-
     def admit(self, rows: Rows) -> _Thread:
-        """The thread, claimed as `rows` says; raises if it may not write."""
+        """The thread, claimed as `rows` says and counted on; raises if it may not write."""
         thread = self.threads.get(rows.thread_id)
         holder = thread.holder if thread else None
         if rows.claims:
@@ -142,6 +152,9 @@ class MemoryTables(WriteTables):
             thread.holder = None
         elif holder is None or holder.token != rows.token:
             thread.holder = Holder(rows.token, time.time(), math.inf)
+        thread.epoch += 1
+        if thread.ttl is not None or self.saver.ttl is not None:
+            thread.expiry = self._expiry(thread.ttl)
         return thread
 
     def _expiry(self, ttl: float | None) -> float | None:

@@ -19,9 +19,10 @@ from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, IDLE, SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
-from graphkit_checkpoint.sql import SqlSaver, SqlTables
+from graphkit_checkpoint.sql import SqlSaver, SqlTables, recorded_version
 from graphkit_checkpoint.statements import (
     DIALECTS,
+    SCHEMA_VERSION,
     checkpoint_table,
     hold_values,
     insert_thread,
@@ -80,9 +81,12 @@ class PostgresSaver(SqlSaver):
             raise
 
     def setup(self) -> Done:
-        with self.transaction("write") as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(SETUP_LOCK)))
-            self.create_tables(connection)
+        with self.transaction("read") as connection:
+            ready = recorded_version(connection) == SCHEMA_VERSION
+        if not ready:
+            with self.transaction("write") as connection:
+                connection.execute(select(func.pg_advisory_xact_lock(SETUP_LOCK)))
+                self.create_tables(connection)
         return Done()
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ from graphkit_checkpoint.records import (
     ThreadState,
     Tip,
     Version,
+    version_of,
 )
 from graphkit_checkpoint.serde import unpack, unpack_items
 from graphkit_checkpoint.tables import ReadTables
@@ -47,14 +48,21 @@ class _Log(NamedTuple):
 
 
 class Reader:
-    """Reads checkpoints of one namespace in one transaction."""
+    """Reads checkpoints of one namespace in one transaction. `near` are rows of them that are known already."""
 
-    def __init__(self, tables: ReadTables, layout: Layout, thread_id: str, namespace: str) -> None:
+    def __init__(
+        self,
+        tables: ReadTables,
+        layout: Layout,
+        thread_id: str,
+        namespace: str,
+        near: Iterable[CheckpointRow] = (),
+    ) -> None:
         self.tables = tables
         self.layout = layout
         self.thread_id = thread_id
         self.namespace = namespace
-        self._near: dict[str, CheckpointRow] = {}
+        self._near = {row.id: row for row in near}
         self._bodies: dict[str, CheckpointBody] = {}
         self._logs: dict[tuple[str, str], _Log] = {}
         self._values: dict[tuple[str, str], Any] = {}
@@ -162,7 +170,7 @@ class Reader:
         row: CheckpointRow,
     ) -> Version:
         if not isinstance(entry, int):
-            return Version(checkpoint_id, SCALAR, entry)
+            return version_of((checkpoint_id, SCALAR, entry))
         if entry >= 0:
             return Version(checkpoint_id, entry)
         if channel not in versions:

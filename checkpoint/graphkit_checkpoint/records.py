@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from graphkit_checkpoint.ownership import Holder
 
@@ -36,6 +37,10 @@ class Version(NamedTuple):
     log: str
     length: int
     body: bytes | None = None
+
+
+version_of: Final[Callable[[tuple[str, int, bytes | None]], Version]] = partial(tuple.__new__, Version)
+"""`Version` of its parts without a call of Python: every value that is written has one."""
 
 
 class Digest(NamedTuple):

@@ -137,8 +137,12 @@ def pack_items(value: list[Any] | dict[Any, Any]) -> bytes:
 
     What several of these calls return may be joined. Raises UnserializableStateError.
     """
-    size = len(value)
-    return pack(value)[1 if size < 16 else 3 if size < 65536 else 5 :]
+    return items_in(pack(value), len(value))
+
+
+def items_in(packed: bytes, size: int) -> bytes:
+    """What `pack_items` returns for a list or dict of this size that is packed already."""
+    return packed[1 if size < 16 else 3 if size < 65536 else 5 :]
 
 
 def unpack_items(parts: Iterable[tuple[int, bytes]]) -> list[Any]:
@@ -178,10 +182,10 @@ def fingerprint(value: Any) -> str:
 
 def _write(value: Any, room: int) -> bytes:
     if type(value) not in _TO_INSPECT:
-        return _packer(_hook(room)).pack(value)  # type: ignore[no-any-return]
+        return _packer(default=_hook(room)).pack(value)  # type: ignore[no-any-return]
     hook = _LateHook(value, room)
     try:
-        packed: bytes = _packer(hook).pack(value)
+        packed: bytes = _packer(default=hook).pack(value)
         # One level takes a byte at least, so few bytes nest no deeper than they may.
         if hook.room is None and (len(packed) > room or _TO_LOOK_INTO(packed) is not None):
             _depth(value, room)
@@ -192,12 +196,11 @@ def _write(value: Any, room: int) -> bytes:
         if hook.room is None:
             _depth(value, room)  # its refusals say more
         raise
-    return _packer(_hook(room - _depth(value, room))).pack(value)  # type: ignore[no-any-return]
+    return _packer(default=_hook(room - _depth(value, room))).pack(value)  # type: ignore[no-any-return]
 
 
-def _packer(hook: Callable[[Any], ExtType]) -> Packer:
-    """A packer of its own: making one costs less than keeping a free list safe from threads and hooks."""
-    return Packer(default=hook, strict_types=True, unicode_errors="surrogatepass", buf_size=4096)
+_packer = functools.partial(Packer, strict_types=True, unicode_errors="surrogatepass", buf_size=4096)
+"""A packer for each value: making one costs less than keeping a free list safe from threads and hooks."""
 
 
 class _LateHook:

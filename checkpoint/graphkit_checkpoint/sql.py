@@ -371,11 +371,14 @@ class SqlTables(WriteTables):
 
     def thread(self, thread_id: str, namespace: str = "") -> ThreadRow | None:
         found = self._fetch(self.select_thread, (thread_id, namespace))
+        return _thread_row(*found[0]) if found else None
+
+    def thread_at_head(self, thread_id: str) -> tuple[ThreadRow | None, list[CheckpointRow]]:
+        found = self._fetch(self.statements.select_head, (thread_id, ""))
         if not found:
-            return None
-        head, epoch, owner, since, left, expired, ttl = found[0]
-        holder = Holder(owner, since, left) if owner is not None else None
-        return ThreadRow(ThreadState(head, epoch, holder), bool(expired), ttl)
+            return None, []
+        way = [CheckpointRow(*row[7:]) for row in found if row[7] is not None]
+        return _thread_row(*found[0][:7]), way
 
     def checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None:
         key = (thread_id, namespace, checkpoint_id)
@@ -497,6 +500,19 @@ class SqlTables(WriteTables):
 
     def _delete(self, table: Table, *where: Any) -> None:
         self.connection.execute(delete(table).where(*where))
+
+
+def _thread_row(
+    head: str | None,
+    epoch: int,
+    owner: str | None,
+    since: float,
+    left: float,
+    expired: int | None,
+    ttl: float | None,
+) -> ThreadRow:
+    holder = Holder(owner, since, left) if owner is not None else None
+    return ThreadRow(ThreadState(head, epoch, holder), bool(expired), ttl)
 
 
 # `ValueRow._make` without a call of Python for each row.

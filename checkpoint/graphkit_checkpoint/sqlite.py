@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Literal, Unpack
 
 from sqlalchemy.engine import Connection, Engine
@@ -124,9 +123,10 @@ class SqliteSaver(SqlSaver):
 
     def setup(self) -> Done:
         with self.transaction("read") as connection:
-            names = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
             # What SQLAlchemy would ask about each table takes longer than all the rest of opening a file.
-            ready = names >= OURS and connection.exec_driver_sql(READ_VERSION).scalar() == SCHEMA_VERSION
+            execute = self.execute_on(connection)
+            names = {row[0] for row in execute("SELECT name FROM sqlite_master", ()).fetchall()}
+            ready = names >= OURS and execute(READ_VERSION, ()).fetchall() == [(SCHEMA_VERSION,)]
         ours = any(name.startswith(PREFIX) for name in names)
         if names and not ours and not self._has_others:
             raise StorageCorruptError(
@@ -199,14 +199,13 @@ def _watched(connection: Connection, mode: str) -> Iterator[None]:
 
 def check_file(path: str, create: bool) -> None:
     """Refuse what SQLite would open and only later find to be no database. Raises `StorageCorruptError`."""
-    file = Path(path)
-    size = file.stat().st_size if file.exists() else None
+    size = os.path.getsize(path) if os.path.exists(path) else None
     if not size:
         if create:
             return
         what = "does not exist" if size is None else "is empty"
         raise StorageCorruptError(f"SQLite file {path!r} {what}; pass create=True to make a new one")
-    with file.open("rb") as stream:
+    with open(path, "rb", buffering=0) as stream:
         head = stream.read(100)
     if not head.startswith(HEADER):
         raise StorageCorruptError(f"{path!r} is not an SQLite file; it is damaged or another program's")
@@ -214,8 +213,8 @@ def check_file(path: str, create: bool) -> None:
 
 
 def _check_size(path: str, head: bytes, size: int) -> None:
-    wal = Path(f"{path}-wal")
-    if wal.exists() and wal.stat().st_size:
+    wal = f"{path}-wal"
+    if os.path.exists(wal) and os.path.getsize(wal):
         return  # the pages that the header counts may still be in the log
     page = int.from_bytes(head[16:18], "big")
     expected = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")

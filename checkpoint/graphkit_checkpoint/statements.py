@@ -19,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    and_,
     bindparam,
     delete,
     func,
@@ -30,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.expression import ClauseElement
+from sqlalchemy.sql.expression import ClauseElement, ColumnElement, FromClause
 from sqlalchemy.sql.functions import FunctionElement
 
 SCHEMA_VERSION: Final = 2
@@ -178,6 +179,16 @@ class Statements:
             thread.ttl,
         ).where(*this)
         self.select_thread = text(state)
+        # A thread's row with each row of the way to its head, which is the last; with nulls if the head is missing.
+        head, way = checkpoint_table.alias("at_head"), checkpoint_table
+        self.select_head = text(
+            state.add_columns(*list(checkpoint)[2:])
+            .outerjoin_from(thread_table, head, and_(*_same_place(head), head.c.id == thread.head))
+            .outerjoin(
+                way, and_(*_same_place(way), checkpoint.id >= head.c.base_id, checkpoint.id <= head.c.id)
+            )
+            .order_by(checkpoint.id)
+        )
         self.lock_thread = text(state.with_for_update())
         self.select_checkpoint = text(_select(checkpoint_table, 3))
         chain = _select(checkpoint_table, 2)
@@ -210,6 +221,12 @@ class Statements:
             name: bindparam(f"f_{name}") for name in ("length", "kind", "body", "checksum")
         }
         self.update_folded = text(update(value_table).values(folded).where(*row))
+
+
+def _same_place(table: FromClause) -> tuple[ColumnElement[bool], ...]:
+    """Whether a row belongs to the thread's row that it is joined to."""
+    thread = thread_table.c
+    return table.c.thread_id == thread.thread_id, table.c.namespace == thread.namespace
 
 
 def _select(table: Table, keys: int) -> Any:

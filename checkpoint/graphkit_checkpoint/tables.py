@@ -31,6 +31,13 @@ class ReadTables(ABC):
     @abstractmethod
     def checkpoint(self, thread_id: str, namespace: str, checkpoint_id: str) -> CheckpointRow | None: ...
 
+    def thread_at_head(self, thread_id: str) -> tuple[ThreadRow | None, list[CheckpointRow]]:
+        """The thread's row in the root namespace, and that of the checkpoint which it names as its head, after rows on
+        the way to it that came along."""
+        row = self.thread(thread_id)
+        head = self.checkpoint(thread_id, "", row.state.head) if row is not None and row.state.head else None
+        return row, [] if head is None else [head]
+
     @abstractmethod
     def chain(self, thread_id: str, namespace: str, first: str, last: str) -> list[CheckpointRow]:
         """At least those on the way from `last` back to its ancestor `first`, both included."""

@@ -6,7 +6,7 @@ it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,6 @@ from graphkit_checkpoint.layout import (
     SMALL,
     SMALL_GIVEN,
     SMALLEST_BASE,
-    CheckpointBody,
     CheckpointRow,
     Fold,
     Layout,
@@ -42,8 +41,9 @@ from graphkit_checkpoint.records import (
     Growth,
     Pending,
     Version,
+    version_of,
 )
-from graphkit_checkpoint.serde import pack, pack_items, unpack
+from graphkit_checkpoint.serde import items_in, pack, pack_items, unpack
 
 _KINDS: Final[dict[type, int]] = {list: LIST, dict: MAP}
 _SURE_KEYS: Final = frozenset({str, int, bool, bytes, NoneType})
@@ -63,9 +63,13 @@ def encode(layout: Layout, commit: Commit) -> Rows:
         checkpoints[-1].id if checkpoints else None,
     )
     if commit.pending:
-        # Of several records of one name the last stays: PostgreSQL cannot write a row twice in one statement.
-        named = {(record.task_id, record.kind, record.key): record for record in commit.pending}
-        rows.pending += [_pending_row(layout, rows, commit.at, record) for record in named.values()]
+        records: Collection[Pending] = commit.pending
+        if len(records) > 1:
+            # Of several of one name the last stays: PostgreSQL cannot write a row twice in one statement.
+            records = {(record.task_id, record.kind, record.key): record for record in records}.values()
+        for record in records:
+            row = _pending_row(layout, rows, commit.at, record)
+            rows.pending.append(row)
     if commit.forget:
         rows.forget += [(commit.at, *record) for record in commit.forget]
     if checkpoints:
@@ -85,13 +89,9 @@ def _pending_row(layout: Layout, rows: Rows, at: str, pending: Pending) -> Pendi
     )
 
 
-class Span(NamedTuple):
-    """Where the items that a commit wrote for a channel are: a part of a log, or a value."""
-
-    log: str
-    start: int
-    length: int
-    body: bytes = b""
+Span = tuple[str, int, int, bytes]
+"""Where the items that a commit wrote for a channel are: log, start and length, and the bytes that they are in a row of
+their own; b"" for a value, whose length is `SCALAR`."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -118,13 +118,18 @@ class _Writing:
         self.base, self.weight = commit.tip.base, commit.tip.weight
 
     def write(self) -> None:
-        drafts = [self._draft(checkpoint) for checkpoint in self.checkpoints]
-        following = [*drafts[1:], None] if len(drafts) > 1 else (None,)
-        self.rows.checkpoints += map(self._row, drafts, following)
+        rows, draft = self.rows.checkpoints, None
+        for checkpoint in self.checkpoints:
+            before, draft = draft, self._draft(checkpoint)
+            if before is not None:
+                rows.append(self._row(before, draft))
+        assert draft is not None
+        rows.append(self._row(draft, None))
         tip = self.tip
         tip.base, tip.weight = self.base, self.weight
         _update(tip.versions, self.versions)
-        _update(tip.growth, self.growth)
+        if self.growth:
+            _update(tip.growth, self.growth)
 
     def _draft(self, checkpoint: Checkpoint) -> _Draft:
         changed: dict[str, int | bytes | None] = {}
@@ -154,35 +159,41 @@ class _Writing:
         """Write what is new of a value; returns how the checkpoint lists it and where the new part is."""
         kind = _KINDS.get(type(value), PLAIN)
         if kind == PLAIN or not value:
-            body, self.growth[channel] = pack(value), None
+            body = pack(value)
             if len(body) <= SMALL:
                 return self._inline(checkpoint.id, channel, body)
+            if self.tip.growth or self.growth:
+                self.growth[channel] = None
             self._put(channel, checkpoint.id, 0, 0, PLAIN, None, self.layout.limited(body))
             self.versions[channel] = Version(checkpoint.id, SCALAR)
-            return None, Span(checkpoint.id, 0, SCALAR)
+            return None, (checkpoint.id, 0, SCALAR, b"")
         version = self.versions[channel] if channel in self.versions else self.tip.versions.get(channel)
         growth = self.growth[channel] if channel in self.growth else self.tip.growth.get(channel)
         if version is not None and growth is not None and growth.kind == kind:
             extension = _extension(checkpoint, channel, value, version, growth)
-        else:
-            extension = _whole(pack_items(value), value)
-        if extension.complete or growth is None or version is None:
+            if not extension.complete:
+                return self._extend(checkpoint.id, channel, version, growth, extension)
             if len(extension.body) < SMALL and len(body := pack(value)) <= SMALL:
                 return self._inline(checkpoint.id, channel, body)
             return self._begin(checkpoint.id, channel, kind, extension)
-        return self._extend(checkpoint.id, channel, version, growth, extension)
+        body = pack(value)
+        if len(body) <= SMALL:
+            return self._inline(checkpoint.id, channel, body)
+        return self._begin(checkpoint.id, channel, kind, _whole(items_in(body, len(value)), value))
 
     def _inline(self, checkpoint_id: str, channel: str, body: bytes) -> tuple[bytes, Span]:
         """A small value is kept in the checkpoint's row, also a list or dict: it becomes a log when it has grown."""
-        self.versions[channel], self.growth[channel] = Version(checkpoint_id, SCALAR, body), None
-        return body, Span(checkpoint_id, 0, SCALAR)
+        self.versions[channel] = version_of((checkpoint_id, SCALAR, body))
+        if channel in self.tip.growth or channel in self.growth:
+            self.growth[channel] = None
+        return body, (checkpoint_id, 0, SCALAR, b"")
 
     def _begin(self, log: str, channel: str, kind: int, whole: _Extension) -> tuple[int, Span]:
         body = self.layout.limited(whole.body)
         self._put(channel, log, 0, whole.length, kind, None, body)
         self.versions[channel] = Version(log, whole.length)
         self.growth[channel] = Growth(kind, len(body), Digest((), len(body), crc32(body)), len(body))
-        return whole.length, Span(log, 0, whole.length, body)
+        return whole.length, (log, 0, whole.length, body)
 
     def _extend(
         self, checkpoint_id: str, channel: str, version: Version, growth: Growth, more: _Extension
@@ -202,7 +213,7 @@ class _Writing:
             growth.shared and not shared,
             loose,
         )
-        return (length if shared else -length), Span(log, start, count, body)
+        return (length if shared else -length), (log, start, count, body)
 
     def _placed(
         self, channel: str, log: str, version: Version, growth: Growth, body: bytes, count: int
@@ -243,7 +254,7 @@ class _Writing:
         except UnstorableError as error:
             error.record = ("input or metadata", "")
             raise
-        body = CheckpointBody(
+        body = (  # a `CheckpointBody`
             FORMAT,
             checkpoint.created_at,
             checkpoint.source,
@@ -272,28 +283,23 @@ class _Writing:
     def _given_write(self, name: str, at: str, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
         """A write from outside: by itself, or where the next checkpoint has what became of it."""
         if applied is not None and channel in applied.spans:
-            span, checkpoint = applied.spans[channel], applied.checkpoint
+            checkpoint = applied.checkpoint
+            log, start, length, body = applied.spans[channel]
             if checkpoint.changed[channel] is value:
                 entry = applied.changed[channel]
                 if isinstance(entry, bytes):
                     return [channel, entry]
-                log, length = self._version_of(applied, channel)
-                return [channel, channel, log, 0, length]
-            if span.length == _items_in(value) and (
-                channel in checkpoint.extended or (type(value) in _KINDS and pack_items(value) == span.body)
+                return [channel, channel, log, 0, SCALAR if entry is None else abs(entry)]
+            if length == _items_in(value) and (
+                channel in checkpoint.extended or (type(value) in _KINDS and pack_items(value) == body)
             ):
-                return [channel, channel, *span[:3]]
+                return [channel, channel, log, start, length]
         body = self.layout.limited(pack(value))
         if len(body) <= SMALL_GIVEN:
             return [channel, body]
         source = f"{GIVEN}{name}"
         self._put(source, at, 0, 0, PLAIN, None, body)
         return [channel, source, at, 0, SCALAR]
-
-    @staticmethod
-    def _version_of(draft: _Draft, channel: str) -> tuple[str, int]:
-        entry, span = draft.changed[channel], draft.spans[channel]
-        return span.log, abs(entry) if isinstance(entry, int) else SCALAR
 
 
 class _Extension(NamedTuple):

@@ -11,13 +11,13 @@ changed. Three class attributes tell the engine what it need not ask:
 from __future__ import annotations
 
 import collections.abc
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from graphkit.errors import EmptyChannelError, InvalidUpdateError
+from graphkit.extensions import KNOWN, Extension, Fold, joined
 from graphkit.types import Overwrite
 
 __all__ = [
@@ -35,12 +35,6 @@ __all__ = [
 ]
 
 V = TypeVar("V")
-
-Extension = int | Collection[Any]
-"""How many items were appended to a list, or which keys of a dict were set."""
-
-Fold = Callable[[Any, Any], tuple[Any, Extension] | None]
-"""A reducer's result and what it added, or None if it did more than add."""
 
 
 class _Missing:
@@ -149,6 +143,11 @@ class LastValue(_Held[V]):
     """Keeps the value written last; one write per superstep."""
 
     transient = False
+
+    def from_checkpoint(self, checkpoint: Any) -> LastValue[V]:
+        channel = type(self)(self.typ, self.key)
+        channel.value = checkpoint
+        return channel
 
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
@@ -507,25 +506,6 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue):
         if checkpoint is not MISSING:
             channel.seen, channel.finished = set(checkpoint[0]), checkpoint[1]
         return channel
-
-
-def joined(one: Extension, other: Extension) -> Extension:
-    """Two extensions of one value, one after the other."""
-    if isinstance(one, int) or isinstance(other, int):
-        return one + other  # type: ignore[operator]
-    return dict.fromkeys((*one, *other))
-
-
-def _concatenated(value: Any, write: Any) -> tuple[Any, Extension] | None:
-    return (value + write, len(write)) if type(value) is list and type(write) is list else None
-
-
-def _merged(value: Any, write: Any) -> tuple[Any, Extension] | None:
-    return (value | write, tuple(write)) if type(value) is dict and type(write) is dict else None
-
-
-KNOWN: Final[dict[Any, Fold]] = {operator.add: _concatenated, operator.or_: _merged}
-"""Reducers of which we know when they only add to a value; `add_messages` puts itself here."""
 
 
 _CONCRETE: Final[dict[Any, Any]] = {

@@ -5,10 +5,11 @@ Each pair of sync and async methods is two doors into one kernel; what they do i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 from graphkit.context import ContextSchema
 from graphkit.door import (
@@ -28,6 +29,7 @@ from graphkit.runs import aevents, events, undrained
 from graphkit.shapes import config_at
 from graphkit.streams import AsyncChunks, Output, OutputKeys, Stream, Version
 from graphkit.tracebacks import users_frames
+from graphkit.type_variables import ContextT, Defaulting, InputT, OutputT, StateT
 from graphkit.types import RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
 from graphkit_checkpoint.admission import check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from graphkit.drivers.aio import AsyncDriver
     from graphkit.graph.draw import DrawableGraph
+    from graphkit.node import CompiledNode
     from graphkit.snapshot import Viewer
     from graphkit_checkpoint.records import Checkpoint
 
@@ -46,7 +49,7 @@ __all__ = ["CompiledGraph", "check_nodes"]
 T = TypeVar("T")
 
 
-class CompiledGraph:
+class CompiledGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
     """Made by `StateGraph.compile`. Holds no state of its own: one object serves any number of runs."""
 
     def __init__(
@@ -92,15 +95,23 @@ class CompiledGraph:
         return f"CompiledGraph({self.name!r}, nodes={list(self.program.nodes)})"
 
     @property
+    def nodes(self) -> dict[str, CompiledNode]:
+        """Each node by its name, to be called alone."""
+        from graphkit.node import CompiledNode
+
+        return {name: CompiledNode(spec, self._setting.store) for name, spec in self.program.nodes.items()}
+
+    @property
     def setting(self) -> Setting:
         """What it brings to every run of it."""
         return self._setting
 
-    def with_config(self, config: RunnableConfig) -> CompiledGraph:
-        """The same graph with defaults for every run's config."""
-        other = CompiledGraph.__new__(CompiledGraph)
+    def with_config(self, config: RunnableConfig | None = None, **keys: Any) -> Self:
+        """The same graph with defaults for every run's config: those of `config`, and single `keys` of one."""
+        other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._setting = replace(self._setting, config=merged(self._setting.config, config))
+        given = merged(config or {}, cast(RunnableConfig, keys))
+        other._setting = replace(self._setting, config=merged(self._setting.config, given))
         return other
 
     # Running
@@ -165,6 +176,38 @@ class CompiledGraph:
         """`run` on the running event loop."""
         with users_frames:
             return self._result(await self._aend(input, config, options), config)
+
+    def batch(
+        self,
+        inputs: Sequence[Any],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """`invoke` for each of the inputs, side by side in threads; `config` is for all of them, or one for each.
+
+        Results have the order of the inputs. At most `config["max_concurrency"]` run at a time. The first error is
+        raised when all have ended; with `return_exceptions` errors stand in the places of results.
+        """
+        from graphkit.batches import batched
+
+        invoke = functools.partial(self.invoke, **options)
+        return batched(invoke, inputs, config, return_exceptions)
+
+    async def abatch(
+        self,
+        inputs: Sequence[Any],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """`batch` on the running event loop."""
+        from graphkit.batches import abatched
+
+        ainvoke = functools.partial(self.ainvoke, **options)
+        return await abatched(ainvoke, inputs, config, return_exceptions)
 
     def stream(
         self,

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
 
 from graphkit.context import ContextSchema
 from graphkit.control import RunControl
 from graphkit.drivers.session import Session
+from graphkit.engine.about import elsewhere
 from graphkit.engine.attempt import Attempt, Emitter, Live, Scope
 from graphkit.engine.events import News
 from graphkit.engine.identity import call_of, lasting
@@ -102,6 +104,8 @@ class Setting:
         self.saver = self.checkpointer if isinstance(self.checkpointer, BaseCheckpointSaver) else None
 
 
+LANGCHAIN = "langchain_core.runnables.config"
+"""What is loaded wherever somebody calls a runnable of LangChain."""
 NOBODY = Call("", "")
 NOTHING = Live(busy={})
 """What a run inherits that no task is around."""
@@ -143,7 +147,7 @@ class Door:
         around = current.get()
         self.frame = around if nests and around and _belongs(around, self.config, setting) else None
         if nests and around is not None:
-            self.config = merged(_inheritable(around), self.config)
+            self.config = _within(around, self.config)
         if setting.checkpointer is True and self.frame is None:
             raise RuntimeError(
                 f"graph {setting.program.name!r} was compiled with checkpointer=True: it keeps its state where the "
@@ -191,13 +195,12 @@ class Door:
         """The run as asked for. Raises `InvalidThreadIdError` and `ValueError`s naming the option."""
         nested, stored = self.frame is not None, self.saver is not None
         address = self._nested_address() if nested else self._own_address()
-        limit = positive_int(
-            self.config.get("recursion_limit", self.setting.recursion_limit), "recursion_limit"
-        )
+        setting, program = self.setting, self.setting.program
+        limit = positive_int(self.config.get("recursion_limit", setting.recursion_limit), "recursion_limit")
         concurrency = self.config.get("max_concurrency")
         if concurrency is not None:
             positive_int(concurrency, "max_concurrency")
-        program, options = self.setting.program, self.options
+        before, after = self.options.get("interrupt_before"), self.options.get("interrupt_after")
         return Request(
             input=self.given,
             scope=self._scope(address, post, listen, below, emit),
@@ -206,10 +209,8 @@ class Door:
             checkpoint_id=address.checkpoint_id,
             recursion_limit=limit,
             max_concurrency=concurrency,
-            before=_override(
-                options.get("interrupt_before"), self.setting.before, program, "interrupt_before"
-            ),
-            after=_override(options.get("interrupt_after"), self.setting.after, program, "interrupt_after"),
+            before=setting.before if before is None else check_nodes(before, program, "interrupt_before"),
+            after=setting.after if after is None else check_nodes(after, program, "interrupt_after"),
             metadata=self._metadata(),
             nested=nested,
             # What runs inside a task and stores nothing would have to begin anew: it runs to its end.
@@ -228,14 +229,13 @@ class Door:
         run_id = self.config.get("run_id")
         named: dict[str, Any] = {} if run_id is None else {"run_id": str(run_id)}
         if self.frame is not None and self.saver is not None:
-            named["parents"] = self._parents()
+            named["parents"] = self._parents(self.frame)
         return {**(self.config.get("metadata") or {}), **named}
 
-    def _parents(self) -> dict[str, str]:
-        """The checkpoints of the graphs around this run, by namespace."""
-        if self.frame is None:
-            return {}
-        attempt = self.frame.attempt
+    @staticmethod
+    def _parents(frame: Frame) -> dict[str, str]:
+        """The checkpoints of the graphs around a run inside of this frame, by namespace."""
+        attempt = frame.attempt
         return {**attempt.scope.parents, attempt.scope.namespace: attempt.place.checkpoint_id}
 
     def _patience(self) -> float:
@@ -323,8 +323,9 @@ class Door:
             depth=self.depth,
             listen=listen,
             below=below,
-            parents=self._parents() if self.saver is not None else {},
+            parents=self._parents(self.frame) if self.frame is not None and self.saver is not None else {},
             branch=self.frame.attempt.branch if self.frame is not None else "",
+            heard=("messages" in listen or bool(self.config.get("callbacks"))) and LANGCHAIN in sys.modules,
             live=Live(
                 busy=self.busy,
                 saver=self.saver,
@@ -404,8 +405,18 @@ def _inheritable(frame: Frame) -> RunnableConfig:
     return {**config, "configurable": kept}
 
 
+def _within(frame: Frame, given: RunnableConfig) -> RunnableConfig:
+    """`given` over the surrounding run's config: what a node was given may be passed on, but not where it runs."""
+    config = merged(_inheritable(frame), given)
+    metadata = config.get("metadata")
+    return (
+        {**config, "metadata": elsewhere(metadata)} if metadata and "langgraph_node" in metadata else config
+    )
+
+
 def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig:
-    """`given` over `base`; "configurable" and "metadata" key by key. Raises `ValueError` for a malformed one."""
+    """`given` over `base`; "configurable" and "metadata" key by key, "tags" together. Raises `ValueError` for a
+    malformed one."""
     if given is None:
         return base
     if type(given) is not dict and not isinstance(given, Mapping):
@@ -418,6 +429,8 @@ def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig
         if part is not None and type(part) is not dict and not isinstance(part, Mapping):
             raise ValueError(f"config[{key!r}] must be a dict, not {part!r:.100}")
         result[key] = {**(base.get(key) or {}), **(part or {})}  # type: ignore[dict-item]
+    if base.get("tags") and given.get("tags"):
+        result["tags"] = list(dict.fromkeys([*base["tags"], *given["tags"]]))
     return result  # type: ignore[no-any-return]
 
 
@@ -441,12 +454,14 @@ def patience(on_conflict: Any, timeout: Any) -> float:
 
 
 def check_nodes(names: Breakpoints, program: Program, option: str) -> Names:
-    """Breakpoints as a set of names. Raises `ValueError` naming what is no node."""
+    """Breakpoints as a set of names; a name alone is one. Raises `ValueError` naming what is no node."""
     if names is None:
         return frozenset()
     if names == EVERY:
         return EVERY
     if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, Iterable):
         raise ValueError(f'{option} must be a list of node names or "*", not {names!r}')
     unknown = [name for name in names if name not in program.nodes]
     if unknown:
@@ -455,7 +470,3 @@ def check_nodes(names: Breakpoints, program: Program, option: str) -> Names:
             f"{', '.join(program.nodes)}"
         )
     return frozenset(names)
-
-
-def _override(given: Breakpoints, compiled: Names, program: Program, option: str) -> Names:
-    return compiled if given is None else check_nodes(given, program, option)

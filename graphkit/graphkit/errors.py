@@ -275,6 +275,11 @@ class ModelStreamError(GraphkitError, RuntimeError):
 class ModelThrottledException(GraphkitError, ConnectionError):
     """A model's service has too much to do; the same call may succeed later."""
 
+    @property
+    def message(self) -> str:
+        """What the service said."""
+        return str(self)
+
 
 class ContextWindowOverflowException(GraphkitError, ValueError):
     """A conversation is larger than what the model can read."""
@@ -286,6 +291,11 @@ class MaxTokensReachedException(GraphkitError, RuntimeError):
 
 class StructuredOutputException(GraphkitError, ValueError):
     """The model gave no output of the wanted form, although it was told to."""
+
+    @property
+    def message(self) -> str:
+        """What was wrong."""
+        return str(self)
 
 
 class SessionException(GraphkitError, RuntimeError):

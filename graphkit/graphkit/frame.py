@@ -54,7 +54,6 @@ class Frame:
     """One attempt at one task, while it runs. Made for each of them, so what most never have is a default of the
     class."""
 
-    task_id = ""
     part = ""
     next_index = 0
     paused = False
@@ -77,14 +76,13 @@ class Frame:
 
     @property
     def id(self) -> str:
-        if not self.task_id:
-            self.task_id = self.attempt.place.id
-        return self.task_id
+        return self.attempt.place.id
 
     @property
     def asker(self) -> str:
         """Who asks and calls: the error handler of a node does both apart from the node that failed."""
-        return self.id if self.attempt.failure is None else f"{self.id}/handler"
+        attempt = self.attempt
+        return attempt.place.id if attempt.failure is None else f"{attempt.place.id}/handler"
 
     @property
     def site(self) -> Site:

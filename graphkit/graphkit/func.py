@@ -12,7 +12,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import (
-    TYPE_CHECKING,
     Any,
     Generic,
     Literal,
@@ -35,19 +34,13 @@ from graphkit.frame import running
 from graphkit.graph.identifier import identifier
 from graphkit.graph.node import callable_forms, callee_of, check_name, name_of
 from graphkit.graph.state import Retry, Timeout, policies
+from graphkit.type_variables import ContextT
 from graphkit.types import CachePolicy, TimeoutPolicy
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.serde import register_annotations
 
 __all__ = ["entrypoint", "task"]
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as DefaultingTypeVar
-
-    ContextT = DefaultingTypeVar("ContextT", default=Any)
-else:
-    ContextT = TypeVar("ContextT")
 
 P = ParamSpec("P")
 T = TypeVar("T")

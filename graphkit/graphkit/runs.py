@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AbstractContextManager, aclosing, closing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from graphkit.audience import Audience
@@ -40,9 +40,12 @@ def events(
     try:
         emit = audience.emitter(driver.emit)
         request = door.request(driver.post, audience.listen, audience.below, emit)
-        kernel = run(setting.program, request)
-        with _until_written(request), closing(driver.drive(kernel)) as emitted:
-            end: End = yield from (emitted if audience.is_caller_alone else audience.attend(emitted))
+        emitted = driver.drive(run(setting.program, request))
+        with _until_written(request):
+            try:
+                end: End = yield from (emitted if audience.is_caller_alone else audience.attend(emitted))
+            finally:
+                emitted.close()
         if door.frame is not None and end.waits:
             door.frame.pass_on(end.asked, end.status)
     except ChildCommand as command:
@@ -94,7 +97,7 @@ async def aevents(
 
 def _until_written(request: Request) -> AbstractContextManager[None]:
     """What a run that writes only at its end needs around it."""
-    if not request.writes_at_end:
+    if request.scope.durability != "exit" or not request.writes_at_end:
         return _NOTHING_AROUND
     from graphkit.drivers.termination import writing_on_sigterm
 
@@ -112,9 +115,10 @@ def _audience(door: Door, stream: Stream | None) -> Audience:
     setting, options = door.setting, door.options
     debug = options.get("debug")
     debug = setting.debug if debug is None else debug
-    modes = check_modes(options.get("print_mode") or (), "print_mode")
+    modes = options.get("print_mode") or ()
     if not modes and not debug:
         return Audience(door.frame, stream, None)
+    modes = check_modes(modes, "print_mode")
     subgraphs = stream is not None and bool(stream.below)
     printed = Stream(setting.program, modes, subgraphs=subgraphs) if modes else None
     return Audience(door.frame, stream, Printer(setting.program.name, printed, debug))

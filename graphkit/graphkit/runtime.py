@@ -5,23 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from graphkit.control import RunControl
+from graphkit.engine.about import whereabouts
 from graphkit.engine.identity import below
 from graphkit.frame import Frame, running
+from graphkit.type_variables import ContextT
 from graphkit.types import MessageWriter, RunnableConfig, StreamWriter
 
 __all__ = ["ExecutionInfo", "RunControl", "Runtime", "get_runtime"]
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    ContextT = TypeVar("ContextT", default=Any)
-else:
-    from typing import TypeVar
-
-    ContextT = TypeVar("ContextT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +138,23 @@ def _execution_info(frame: Frame) -> ExecutionInfo:
 
 
 def config_of(frame: Frame) -> RunnableConfig:
-    """The run's config as the running task sees it: with its node's metadata."""
-    config, metadata = frame.attempt.scope.config, frame.attempt.node.metadata
-    if not metadata:
-        return config
-    return {**config, "metadata": {**config.get("metadata", {}), **metadata}}
+    """The run's config as the running task sees it: with its node's metadata and where it runs, without what names the
+    run, since whatever it is passed on to is another one."""
+    attempt = frame.attempt
+    scope, node, place = attempt.scope, attempt.node, attempt.place
+    inside = below(scope.namespace, node.name, place.id)
+    where = whereabouts(node.name, place.step + 1, place.path, attempt.joins, inside)
+    config: RunnableConfig = {
+        **scope.config,
+        "metadata": {**scope.config.get("metadata", {}), **node.metadata, **where},
+    }
+    config.pop("run_name", None)
+    config.pop("run_id", None)
+    if scope.heard:
+        from graphkit.langchain import with_manager
+
+        return with_manager(config, shows="messages" in scope.listen)
+    return config
 
 
 INJECTED: dict[str, Callable[[Frame], Any]] = {

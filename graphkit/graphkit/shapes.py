@@ -8,17 +8,20 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from graphkit.engine import identity
 from graphkit.engine.about import About
 from graphkit.engine.attempt import Write
 from graphkit.engine.events import CheckpointSaved, TaskEnded, TaskStarted, TaskState
+from graphkit.engine.program import ROOT
 from graphkit.types import RunnableConfig
 
 
 def update_of(writes: Sequence[Write]) -> Any:
-    """A task's writes as the update a user would write: None, a dict, or several dicts."""
+    """A task's writes as the update a user would write: None, a dict, or several dicts; of a state that has no keys
+    its value, or several."""
     if not writes:
         return None
+    if writes[0][0] == ROOT:
+        return writes[0][1] if len(writes) == 1 else [value for _, value in writes]
     update = dict(writes)
     return update if len(update) == len(writes) else [{key: value} for key, value in writes]
 
@@ -102,14 +105,7 @@ def framed(event: TaskStarted | TaskEnded | CheckpointSaved) -> dict[str, Any]:
 
 def origin(about: About) -> dict[str, Any]:
     """Where a message comes from."""
-    metadata = {
-        **about.metadata,
-        "langgraph_step": about.step,
-        "langgraph_node": about.name,
-        "langgraph_triggers": about.triggers,
-        "langgraph_path": about.path,
-        "langgraph_checkpoint_ns": identity.below(about.namespace, about.name, about.id),
-    }
+    metadata = {**about.metadata, **about.whereabouts}
     if about.thread_id is not None:
         metadata["thread_id"] = about.thread_id
     return metadata

@@ -97,7 +97,7 @@ class Viewer:
         if not children:
             return None
         base = below(place.namespace, task.name, task.id)
-        if graph.program.spec(task.name).subgraph is not None:
+        if graph.program.specs[task.name].subgraph is not None:
             namespace = lasting(base) if children[0].keeps is True else base
         else:
             namespace = self._last_call(base, children, place.thread_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from graphkit import shapes
 from graphkit.constants import INTERRUPT
@@ -29,6 +29,8 @@ from graphkit.types import StreamMode
 OutputKeys = str | Sequence[str] | None
 Version = Literal["v1", "v2"]
 Chunks = Iterable[Any]
+Shape = Callable[[Any, Any], Chunks]
+"""What a stream makes of an event."""
 
 LIVE = frozenset({"custom", "messages"})
 """The modes that show something while a node still runs."""
@@ -106,9 +108,9 @@ class Stream:
         self._typed = version == "v2"
         self.depth = 0
         self._messages = Messages()
-        self._shapes: dict[type, list[tuple[StreamMode, Callable[[Any], Chunks]]]] = {}
+        self._shapes: dict[type, list[tuple[StreamMode, Shape]]] = {}
         for mode in wanted:
-            for kind, shape in self._shapes_of(mode).items():
+            for kind, shape in _SHAPES[mode].items():
                 self._shapes.setdefault(kind, []).append((mode, shape))
         self._bare = isinstance(modes, str)
         self.listen = frozenset(kind for mode in wanted for kind in _KINDS.get(mode, (mode,)))
@@ -123,12 +125,17 @@ class Stream:
             ]
         told = self._shapes.get
         if self._bare:
-            return [chunk for event in events for _, shape in told(type(event), ()) for chunk in shape(event)]
+            return [
+                chunk
+                for event in events
+                for _, shape in told(type(event), ())
+                for chunk in shape(self, event)
+            ]
         return [
             (mode, chunk)
             for event in events
             for mode, shape in told(type(event), ())
-            for chunk in shape(event)
+            for chunk in shape(self, event)
         ]
 
     def _placed(self, mode: StreamMode, chunk: Any, event: Event) -> Any:
@@ -148,25 +155,8 @@ class Stream:
     def chunks(self, event: Event) -> Iterator[tuple[StreamMode, Any]]:
         """What an event means in each of the modes, in their order; most mean something in one or two."""
         for mode, shape in self._shapes.get(type(event), ()):
-            for chunk in shape(event):
+            for chunk in shape(self, event):
                 yield mode, chunk
-
-    def _shapes_of(self, mode: StreamMode) -> dict[type, Callable[[Any], Chunks]]:
-        table: dict[StreamMode, dict[type, Callable[[Any], Chunks]]] = {
-            "values": {StateChanged: self._values, Halted: self._halted_values},
-            "updates": {TaskEnded: self._update, Halted: self._halted},
-            "custom": {Custom: lambda event: (event.value,)},
-            "tasks": {
-                TaskStarted: lambda event: (shapes.task_started(event),),
-                TaskEnded: lambda event: (shapes.task_ended(event),),
-            },
-            "checkpoints": {CheckpointSaved: lambda event: (shapes.checkpoint(event),)},
-            "debug": dict.fromkeys(
-                (TaskStarted, TaskEnded, CheckpointSaved), lambda event: (shapes.framed(event),)
-            ),
-            "messages": {MessageChunk: self._written, TaskStarted: self._started, TaskEnded: self._returned},
-        }
-        return table[mode]
 
     # States
 
@@ -241,6 +231,22 @@ class Stream:
         return self._messages.returned(event)
 
 
+_SHAPES: Final[Mapping[StreamMode, Mapping[type, Shape]]] = {
+    "values": {StateChanged: Stream._values, Halted: Stream._halted_values},
+    "updates": {TaskEnded: Stream._update, Halted: Stream._halted},
+    "custom": {Custom: lambda stream, event: (event.value,)},
+    "tasks": {
+        TaskStarted: lambda stream, event: (shapes.task_started(event),),
+        TaskEnded: lambda stream, event: (shapes.task_ended(event),),
+    },
+    "checkpoints": {CheckpointSaved: lambda stream, event: (shapes.checkpoint(event),)},
+    "debug": dict.fromkeys(
+        (TaskStarted, TaskEnded, CheckpointSaved), lambda stream, event: (shapes.framed(event),)
+    ),
+    "messages": {MessageChunk: Stream._written, TaskStarted: Stream._started, TaskEnded: Stream._returned},
+}
+"""What each kind of event is in each mode."""
+
 NOTHING: Any = object()
 
 
@@ -277,7 +283,7 @@ def typed(program: Program, values: Any) -> Any:
     if output.build is None or not isinstance(values, dict):
         return values
     try:
-        return output.build(output.of(values))
+        return output.build(output.of(values, 0))
     except (TypeError, ValueError):
         return values
 

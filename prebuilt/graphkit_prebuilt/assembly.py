@@ -42,12 +42,24 @@ class Assembly:
     not known are passed over.
     """
 
-    __slots__ = ("_blocks", "_content", "_current", "_ids", "_stopped", "metrics", "stop_reason", "usage")
+    __slots__ = (
+        "_blocks",
+        "_content",
+        "_current",
+        "_ids",
+        "_stopped",
+        "metrics",
+        "stop_reason",
+        "taken_back",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self.stop_reason: StopReason | str = "end_turn"
         self.usage: Usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
         self.metrics: Metrics = {"latencyMs": 0}
+        self.taken_back: str | None = None
+        """What is to stand in the place of what the model was asked, if a guardrail has taken that back."""
         self._content: list[Any] = []
         self._blocks: dict[Any, _Block] = {}  # the open ones, by index
         self._current: _Block | None = None  # the last one that was spoken of, if it is open
@@ -155,6 +167,8 @@ class Assembly:
         return None
 
     def _redact(self, event: Mapping[str, Any]) -> ContentBlock | None:
+        if (asked := event.get("redactUserContentMessage")) is not None:
+            self.taken_back = str(asked)
         if (text := event.get("redactAssistantContentMessage")) is not None:
             self._content = [{"text": text}]
             self._blocks.clear()

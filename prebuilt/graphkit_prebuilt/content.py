@@ -241,5 +241,11 @@ def tool_results(message: Mapping[str, Any]) -> list[ToolResult]:
 
 
 def texts(content: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The texts among these blocks, in their order."""
-    return [block["text"] for block in content if "text" in block]
+    """The texts among these blocks, with citations or without, in their order."""
+    found: list[str] = []
+    for block in content:
+        if "text" in block:
+            found.append(block["text"])
+        elif "citationsContent" in block:
+            found += texts(block["citationsContent"].get("content") or ())
+    return found

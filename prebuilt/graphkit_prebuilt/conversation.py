@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from graphkit.errors import InvalidUpdateError
 from graphkit_prebuilt.content import Message
@@ -71,13 +71,15 @@ def at_rest(messages: Sequence[Message]) -> Sequence[Message]:
 def copied(value: Any) -> Any:
     """A copy that shares nothing with the original that could be changed."""
     kind = type(value)
-    if kind is not dict and kind is not list:
-        return value if kind in _FIXED else deepcopy(value)
-    copy = value.copy()
-    for key, one in value.items() if kind is dict else enumerate(value):
-        if type(one) not in _FIXED:
-            copy[key] = copied(one)
-    return copy
+    if kind is dict:
+        copy = value.copy()
+        for key, one in value.items():
+            if type(one) not in _FIXED:
+                copy[key] = copied(one)
+        return copy
+    if kind is list:
+        return [one if type(one) in _FIXED else copied(one) for one in value]
+    return value if kind in _FIXED else deepcopy(value)
 
 
 def edit(
@@ -126,23 +128,23 @@ class Messages(list[Message]):
         log, edits = _log(values), _edits(values)
         if log is self._log and edits is self._edits:
             return
-        found = _entries(values)
+        found = _seen(values)
         taken = len(log)
         if self.resting:
-            kept = at_rest([entry.stored for entry in found])
+            kept = at_rest([stored for _, stored in found])
             taken -= len(found) - len(kept)
             found = found[: len(kept)]
         written, self._written = self._written, None
         if self.edited or (
-            written is not None and [entry.stored for entry in found[: len(written)]] != written
+            written is not None and [stored for _, stored in found[: len(written)]] != written
         ):
             # Not stored yet; or another task of the superstep has written its own: the next writes have both.
             self._keep(found)
         else:
             known = {id(entry.stored): entry.shown for entry in self._entries}
-            for entry, mine in zip(found, self, strict=False):
-                if mine == entry.stored:
-                    known.setdefault(id(entry.stored), mine)
+            for (_, stored), mine in zip(found, self, strict=False):
+                if mine == stored:
+                    known.setdefault(id(stored), mine)
             self._entries = _shown(found, known)
             self[:] = [entry.shown for entry in self._entries]
         self._log, self._edits, self._taken = log, edits, taken
@@ -193,15 +195,15 @@ class Messages(list[Message]):
             self._written = [entry.stored for entry in self._entries]
         return {key: write for key, write in (("messages", said), ("edits", changes)) if write}
 
-    def _keep(self, found: Sequence[_Entry]) -> None:
+    def _keep(self, found: Sequence[_Seen]) -> None:
         """Stay as it is on top of these: only what was not changed here becomes what it is there, and what was said
         since comes after it."""
-        there = {entry.place: entry for entry in found if entry.place is not None}
+        stands = {place: stored for place, stored in found if place is not None}
         known: dict[int, Message] = {}
         for old in self._entries:
-            new = there.get(old.place) if old.place is not None else None
-            if new is not None and (old.shown != old.stored or old.shown == new.stored):
-                known[id(new.stored)] = old.shown
+            new = stands.get(old.place) if old.place is not None else None
+            if new is not None and (old.shown != old.stored or old.shown == new):
+                known[id(new)] = old.shown
         entries = _shown(found, known)
         there = {entry.place: entry for entry in entries if entry.place is not None}
         shown = {
@@ -243,6 +245,10 @@ class Messages(list[Message]):
         ]
 
 
+_Seen: TypeAlias = tuple[int | None, Message]
+"""A message of a view as stored, and where in the log it is (None: only in the head)."""
+
+
 class _Entry(NamedTuple):
     """A message of a view: where in the log it is (None: only in the head), as stored, and as user code has it."""
 
@@ -263,17 +269,15 @@ def _edits(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return values.get("edits") or _NO_EDITS
 
 
-def _entries(values: Mapping[str, Any]) -> list[_Entry]:
-    log, edits = _changed(_log(values), _edits(values)), _edits(values)
-    head = edits.get(HEAD, WHOLE)
-
-    def taken(places: Iterable[int]) -> list[_Entry]:
-        return [_Entry(place, log[place], log[place]) for place in places]
-
-    found: list[_Entry] = []
-    for part in head["parts"]:
-        found += taken(range(*part)) if isinstance(part, list) else [_Entry(None, part, part)]
-    return found + taken(range(head["first"], len(log)))
+def _seen(values: Mapping[str, Any]) -> list[_Seen]:
+    edits = _edits(values)
+    places: list[_Seen] = list(enumerate(_changed(_log(values), edits)))
+    if HEAD not in edits:
+        return places
+    found: list[_Seen] = []
+    for part in edits[HEAD]["parts"]:
+        found += places[part[0] : part[1]] if isinstance(part, list) else [(None, part)]
+    return found + places[edits[HEAD]["first"] :]
 
 
 def _changed(log: list[Message], edits: Mapping[str, Any]) -> list[Message]:
@@ -299,8 +303,8 @@ def _changed(log: list[Message], edits: Mapping[str, Any]) -> list[Message]:
     return changed
 
 
-def _shown(entries: Iterable[_Entry], known: Mapping[int, Message]) -> list[_Entry]:
-    return [_Entry(place, stored, known.get(id(stored)) or copied(stored)) for place, stored, _ in entries]
+def _shown(found: Iterable[_Seen], known: Mapping[int, Message]) -> list[_Entry]:
+    return [_Entry(place, stored, known.get(id(stored)) or copied(stored)) for place, stored in found]
 
 
 def _check(messages: Iterable[Any]) -> None:

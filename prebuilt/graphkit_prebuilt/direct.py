@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextvars
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphkit.errors import ConcurrencyException
 from graphkit.frame import Frame, OutsideRunError, current
-from graphkit_prebuilt.content import ToolResult, ToolUse, assistant, user
+from graphkit_prebuilt.content import Message, ToolResult, ToolUse, assistant, user
 from graphkit_prebuilt.halting import HaltSignal
-from graphkit_prebuilt.loop.invocation import invocation_of
-from graphkit_prebuilt.loop.steps import blocking, depth_below
+from graphkit_prebuilt.hooks.catalogue import MessageAddedEvent
+from graphkit_prebuilt.hooks.firing import fire, heard
+from graphkit_prebuilt.loop.invocation import Invocation, here, invocation_of
+from graphkit_prebuilt.loop.steps import Steps, blocking, depth_below
+from graphkit_prebuilt.loop.tools import Settling
 from graphkit_prebuilt.tools.context import ToolContext
-from graphkit_prebuilt.tools.tool import AgentTool, run_tool
+from graphkit_prebuilt.tools.tool import AgentTool, Progress, run_tool
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.agent import Agent
@@ -57,13 +62,15 @@ class DirectCall:
         """Run the tool with this input and return its result; what it raises becomes an error result. What the tool
         does not declare as its input is also in its `invocation_state`, and not added to the conversation.
 
-        No hook is called. The call is added to the agent's own conversation (what was called, the call, its result,
-        and that it was called), unless `record_direct_tool_call` is False, here or in the agent;
-        `user_message_override` is then put before what was called.
+        Hooks hear of it, and may change it, as of a call of the model's; so does middleware. What a callback calls
+        itself no callback hears of. The call is added to the agent's own conversation (what was called, the call, its
+        result, and that it was called, each told by a `MessageAddedEvent` before), unless `record_direct_tool_call`
+        is False, here or in the agent; `user_message_override` is then put before what was called.
 
-        Raises `RuntimeError` while questions of the conversation are open, and for a tool that asks one (or does
-        something else that only a task of a run can do): nothing is added then. Raises `ConcurrencyException` if the
-        call is to be added while a request runs on that conversation. Behaviour: Strands' direct tool calls.
+        Raises `RuntimeError` while questions of the conversation are open, and for a tool or a callback that asks or
+        halts (or does something else that only a task of a run can do); and what a callback raises: nothing is added
+        then. Raises `ConcurrencyException` if the call is to be added while a request runs on that conversation.
+        Behaviour: Strands' direct tool calls.
         """
         record = (
             self._agent.record_direct_tool_call
@@ -73,23 +80,15 @@ class DirectCall:
         name = self._tool.tool_name
         use = ToolUse(toolUseId=f"tooluse_{uuid.uuid4().hex}", name=name, input=input)
         self._admit(record)
-        # With a context of its own, in which the tool may ask nothing.
-        beside = self._undeclared(input)
-        result, error = contextvars.copy_context().run(self._run, use, beside)
-        if isinstance(error, OutsideRunError):
+        try:
+            # With a context of its own, in which nothing may be asked.
+            return contextvars.copy_context().run(self._made, use, record, user_message_override)
+        except OutsideRunError as error:
             raise RuntimeError(f"tool {name!r} cannot be called directly: {error}") from error
-        if record:
-            said = {key: value for key, value in input.items() if key not in beside}
-            self._record(ToolUse({**use, "input": said}), result, user_message_override)
-        return result
-
-    def _undeclared(self, input: Mapping[str, Any]) -> dict[str, Any]:
-        """What the tool's schema has no place for."""
-        schema = self._tool.tool_spec["inputSchema"].get("json") or {}
-        properties = schema.get("properties")
-        if properties is None or schema.get("additionalProperties"):
-            return {}
-        return {key: value for key, value in input.items() if key not in properties}
+        except HaltSignal as signal:
+            raise RuntimeError(
+                f"tool {name!r} cannot be called directly: it halts the agent ({signal.stop_reason!r})"
+            ) from signal
 
     def _admit(self, record: bool) -> None:
         thread = self._agent.thread()
@@ -105,36 +104,98 @@ class DirectCall:
                 f"{called} while the agent waits for answers to its questions, or is halted; go on with that first"
             )
 
-    def _run(self, use: ToolUse, beside: dict[str, Any]) -> tuple[ToolResult, Exception | None]:
-        request = invocation_of(self._agent)
-        frame, depth = current.get(), depth_below()
-        if frame is not None:
-            current.set(_Unasking(frame))
-        context = ToolContext(use, self._agent, beside)
-        if request is not None:
-            shared = request.invocation_state
-            context.invocation_state = {**shared, **beside} if beside else shared
-            context.cancel_signal = request.cancel
-        try:
-            return blocking(run_tool(self._tool, use, context), depth)
-        except HaltSignal as signal:
-            raise RuntimeError(
-                f"tool {use.name!r} cannot be called directly: it halts the agent ({signal.stop_reason!r})"
-            ) from signal
+    def _made(self, use: ToolUse, record: bool, override: str | None) -> ToolResult:
+        depth = depth_below()
+        inv, frame, heard_of = self._beside(use)
+        if not heard_of:
+            return blocking(_alone(self._tool, use, inv), depth)
+        use, result = blocking(_Settling(inv, frame, use).settle(), depth)
+        if record:
+            messages = self._told(use, result, override)
+            if heard(inv, MessageAddedEvent):
+                for message in messages:
+                    event = MessageAddedEvent(
+                        inv.agent, message=message, invocation_state=inv.invocation_state
+                    )
+                    blocking(fire(inv, event), depth)
+            self._agent.thread().add(messages)
+        return result
 
-    def _record(self, use: ToolUse, result: ToolResult, override: str | None) -> None:
-        shown = json.loads(json.dumps(use.input, default=_named))
-        told = f"I have called the tool {use.name} myself, with the input {json.dumps(shown)}."
-        call = {**use, "input": shown}
-        thread = self._agent.thread()
-        thread.add(
-            [
-                user(told if override is None else f"{override}\n{told}"),
-                assistant({"toolUse": call}),
-                user({"toolResult": result}),
-                assistant(f"The tool {use.name} was called."),
-            ]
-        )
+    def _beside(self, use: ToolUse) -> tuple[Invocation, Any, bool]:
+        """What the call is made with, beside the request that runs here, if one does, and the task; and whether hooks
+        and middleware are to hear of it: not if one of them makes it."""
+        agent = self._agent
+        request, task, around = invocation_of(agent), current.get(), _apart.get()
+        undeclared = self._undeclared(use["input"])
+        inv = Invocation(agent=agent, invocation_state=undeclared)
+        if request is not None and task is not None:
+            frame: Any = _Unasking(task)
+            shared = request.invocation_state
+            inv.invocation_state = {**shared, **undeclared} if undeclared else shared
+            inv.cancel, inv.lock = request.cancel, request.lock
+            heard_of = here.get() is not request or _in_a_tool(task.part)
+        else:
+            frame = inv.lock = _Apart(agent)
+            heard_of = around is None or around.agent is not agent or _in_a_tool(around.part)
+            _apart.set(frame)
+        if task is not None:
+            current.set(frame if isinstance(frame, Frame) else _Unasking(task))
+        return inv, frame, heard_of
+
+    def _undeclared(self, input: Mapping[str, Any]) -> dict[str, Any]:
+        """What the tool's schema has no place for."""
+        schema = self._tool.tool_spec["inputSchema"].get("json") or {}
+        properties = schema.get("properties")
+        if properties is None or schema.get("additionalProperties"):
+            return {}
+        return {key: value for key, value in input.items() if key not in properties}
+
+    def _told(self, use: ToolUse, result: ToolResult, override: str | None) -> list[Message]:
+        """What is added to the conversation."""
+        undeclared = self._undeclared(use["input"])
+        said = {key: value for key, value in use["input"].items() if key not in undeclared}
+        shown = json.loads(json.dumps(said, default=_named))
+        told = f"I have called the tool {use['name']} myself, with the input {json.dumps(shown)}."
+        return [
+            user(told if override is None else f"{override}\n{told}"),
+            assistant({"toolUse": {**use, "input": shown}}),
+            user({"toolResult": result}),
+            assistant(f"The tool {use['name']} was called."),
+        ]
+
+
+class _Settling(Settling):
+    """A direct call on its way to a result."""
+
+    __slots__ = ()
+
+    def _given(self) -> ToolUse:
+        call = self.call  # the values of its input may be the program's own
+        return ToolUse({**call, "input": dict(call["input"])})
+
+    def _serve(
+        self, tool: Any, use: ToolUse, invocation_state: dict[str, Any], progress: Progress | None
+    ) -> Steps[ToolResult]:
+        context = ToolContext(use, self.inv.agent, invocation_state, self.inv.cancel)
+        result, self.error = yield from run_tool(tool, use, context, progress)
+        if isinstance(self.error, OutsideRunError):
+            raise self.error
+        return result
+
+
+def _alone(tool: AgentTool, use: ToolUse, inv: Invocation) -> Steps[ToolResult]:
+    """A direct call of which nobody hears."""
+    result, error = yield from run_tool(
+        tool, use, ToolContext(use, inv.agent, inv.invocation_state, inv.cancel)
+    )
+    if isinstance(error, OutsideRunError):
+        raise error
+    return result
+
+
+def _in_a_tool(part: str) -> bool:
+    """Whether the part of a task in which a call is made is that of a tool, and no callback's or middleware's."""
+    return not part or part.startswith("inside:")
 
 
 def _named(value: Any) -> str:
@@ -142,8 +203,41 @@ def _named(value: Any) -> str:
     return f"<{type(value).__name__}>"
 
 
+class _Apart:
+    """What a direct call has in the place of a task where no request runs: it keeps nothing. Callbacks run while it is
+    held, so `part` tells when one of them, or a middleware, has the word."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.part = ""
+        self.kept: Mapping[str, Any] = {}
+
+    def keep(self, key: str, value: Any) -> None:
+        """There is no next attempt."""
+
+    @contextmanager
+    def within(self, part: str) -> Iterator[None]:
+        before, self.part = self.part, part
+        try:
+            yield
+        finally:
+            self.part = before
+
+    def __enter__(self) -> None:
+        self._callbacks = self.within("callbacks")
+        self._callbacks.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._callbacks.__exit__(*raised)
+
+
+_apart: ContextVar[_Apart | None] = ContextVar("graphkit_direct_call", default=None)
+"""The direct call around this one."""
+
+
 class _Unasking(Frame):
-    """The task in which a tool is called directly, but that the tool can ask nothing in it."""
+    """The task in which a tool is called directly, but that in it nothing can be asked, and nothing is kept for the
+    next attempt, which makes the call anew."""
 
     __slots__ = ("_task",)
 
@@ -153,7 +247,15 @@ class _Unasking(Frame):
     def __getattribute__(self, name: str) -> Any:
         if name in ("ask", "pass_on", "waits_inside"):
             return _refuse
+        if name == "kept":
+            return {}
+        if name == "keep":
+            return _forget
         return getattr(object.__getattribute__(self, "_task"), name)
+
+
+def _forget(key: str, value: Any) -> None:
+    """Keep nothing."""
 
 
 def _refuse(*args: Any, **kwargs: Any) -> NoReturn:

@@ -9,7 +9,7 @@ looks at what has changed since, in the state of its plugin for instance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, NoReturn
 
 from graphkit.engine.answers import Directed
@@ -19,7 +19,7 @@ from graphkit.types import Interrupt
 from graphkit_checkpoint.serde import fingerprint, register_type
 from graphkit_prebuilt.loop.invocation import here
 
-__all__ = ["Halt", "HaltSignal", "Halted", "halt", "halts_in", "questions_in"]
+__all__ = ["Halt", "HaltSignal", "Halted", "halt", "halts_in", "halts_told", "questions_in"]
 
 _NUMBER: Final = "halts"
 
@@ -66,6 +66,10 @@ class Halt:
     plugin: str | None = None
     at_model: bool = False
     id: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields; the data as it is."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 register_type(Halt, name="graphkit:Halt")
@@ -157,6 +161,11 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
             yield from _leaves(one)
         else:
             yield one
+
+
+def halts_told(data: Mapping[str, Any]) -> tuple[Halt, ...]:
+    """Those that a result has put among its plain data."""
+    return tuple(Halt(**each) for each in data.get("halts", ()))
 
 
 def halts_in(open: Iterable[Interrupt]) -> list[Halt]:

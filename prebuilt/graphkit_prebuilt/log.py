@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
-from graphkit.channels import MISSING, BaseChannel, Extension
+from graphkit.channels import MISSING, BaseChannel
 from graphkit.errors import InvalidUpdateError
+from graphkit.extensions import Extension
 from graphkit.types import Overwrite
 from graphkit_checkpoint.serde import register_type
 from graphkit_prebuilt.content import Message, ToolResult, tool_result

@@ -13,7 +13,7 @@ from graphkit.types import Overwrite
 from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.log import DELETED, Keyed
 
-__all__ = ["NO_PIECES", "Pieces", "Stamped", "put_together", "same", "taken_apart"]
+__all__ = ["LATEST", "NO_PIECES", "Pieces", "Stamped", "put_together", "same", "taken_apart"]
 
 NO_PIECES: Final[Mapping[Any, Any]] = MappingProxyType({})
 Path = tuple[Any, ...]
@@ -22,13 +22,15 @@ Pieces = dict[Any, Any]
 """By path, `[number, value]`: the number of its write. A dict or list that was taken apart stands for itself as `{}` or
 `[]`."""
 
+LATEST: Final = None
+"""In the place of the number of a write: this one is later than all that are stored."""
 DEPTH: Final = 2
 """How deep values are taken apart."""
 
 
 class Stamped(Keyed):
-    """Values by key, each `[number, value]`: of several writes of a key the one with the highest number stays. Values
-    without a number, and `Overwrite`, are as in `Keyed`."""
+    """Values by key, each `[number, value]`: of several writes of a key the one with the highest number stays, `LATEST`
+    the last of them. Values without a number, and `Overwrite`, are as in `Keyed`."""
 
     def update(self, values: Sequence[Any]) -> bool:
         if any(type(write) is not dict for write in values):
@@ -38,6 +40,8 @@ class Stamped(Keyed):
         for write in values:
             for key, one in write.items():
                 old = latest.get(key, self.value.get(key))
+                if type(one) is list and one[0] is LATEST:
+                    one = [1 + (old[0] if type(old) is list else 0), one[1]]
                 if type(one) is not list or type(old) is not list or one[0] > old[0]:
                     latest[key] = one
         deleted = {key for key, one in latest.items() if type(one) is list and one[1] is DELETED}

@@ -18,7 +18,7 @@ from graphkit.types import Overwrite, StateSnapshot
 from graphkit_checkpoint.serde import fingerprint
 from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.log import DELETED
-from graphkit_prebuilt.plugin_pieces import NO_PIECES, Pieces, put_together, same, taken_apart
+from graphkit_prebuilt.plugin_pieces import LATEST, NO_PIECES, Pieces, put_together, same, taken_apart
 from graphkit_prebuilt.plugin_types import dumped, made
 
 __all__ = [
@@ -179,8 +179,8 @@ def end_turn(request: Running, writes: dict[str, Any]) -> None:
 
 
 class Resting(Protocol):
-    """A thread on which nothing runs. `pieces` are those that plugins have set since the last request; `keep` says that
-    there is something to keep."""
+    """A thread on which nothing runs. `pieces` are all those of the plugins that have set something since the last
+    request; `keep` says that there is something to keep."""
 
     pieces: dict[Part, Pieces]
 
@@ -198,28 +198,53 @@ class RestingStates(PluginStates):
         self.plugins = plugins
         self.thread = thread
 
-    def pieces(self, part: Part) -> Pieces:
-        stored = self.thread.snapshot.values.get(part) or NO_PIECES
-        return {**stored, **self.thread.pieces.get(part, NO_PIECES)}
+    def pieces(self, part: Part) -> Mapping[Any, Any]:
+        stored: Mapping[Any, Any] = self.thread.snapshot.values.get(part) or NO_PIECES
+        if not (mine := self.thread.pieces.get(part)):
+            return stored
+        names = _names(mine)
+        return {path: piece for path, piece in stored.items() if not _is_of(path, names)} | mine
 
     def write(self, part: Part, pieces: Pieces) -> None:
-        self.thread.pieces.setdefault(part, {}).update(pieces)
+        names = _names(pieces)
+        whole = {path: piece for path, piece in self.pieces(part).items() if _is_of(path, names)}
+        self.thread.pieces.setdefault(part, {}).update(whole | pieces)
         self.thread.keep()
 
 
+def _names(pieces: Mapping[Any, Any]) -> set[str]:
+    """The plugins whose pieces these are."""
+    return {path[0] for path in pieces}
+
+
+def _is_of(path: Any, names: set[str]) -> bool:
+    return type(path) is tuple and path[0] in names
+
+
 def taken(thread: Resting, writes: dict[str, Any]) -> None:
-    """What plugins have set becomes a part of the writes of a request."""
+    """What plugins have set becomes a part of the writes of a request: it stays, also over what another host of the
+    thread has set and stored meanwhile."""
     for part in PARTS:
         if pieces := thread.pieces.get(part):
-            writes[part] = pieces
+            stored, names = thread.snapshot.values.get(part) or NO_PIECES, _names(pieces)
+            mine = {path: piece[1] for path, piece in pieces.items() if piece[1] is not DELETED}
+            changes: Pieces = {
+                path: [LATEST, value]
+                for path, value in mine.items()
+                if path not in stored or not same(stored[path][1], value)
+            }
+            gone = (path for path in stored if _is_of(path, names) and path not in mine)
+            if changes := changes | {path: [LATEST, DELETED] for path in gone}:
+                writes[part] = changes
     thread.pieces = {}
 
 
 def given_back(thread: Resting, writes: Mapping[str, Any]) -> None:
     """The request has stored nothing of it."""
     for part in PARTS:
-        if pieces := writes.get(part):
-            thread.pieces[part] = {**pieces, **thread.pieces.get(part, NO_PIECES)}
+        if changes := writes.get(part):
+            pieces = {path: [0, value] for path, (_, value) in changes.items()}
+            RestingStates({}, thread).write(part, pieces | dict(thread.pieces.get(part, NO_PIECES)))
 
 
 @contextmanager

@@ -86,6 +86,7 @@ class AgentRequest(GraphRequest[AgentResult]):
             output=_output(agent, options),
             cancel=Cancel(also=_signal(options.get("cancel_signal"))),
             sink=self._shown,
+            sent=self.thread.sent,
         )
         self._taken: Taken | None = None
 

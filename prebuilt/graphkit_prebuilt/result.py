@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from graphkit.errors import MaxTokensReachedException, StructuredOutputException
 from graphkit.types import Interrupt
 from graphkit_prebuilt.content import Message, texts
-from graphkit_prebuilt.halting import Halt, Halted, halts_in, questions_in
+from graphkit_prebuilt.halting import Halt, Halted, halts_in, halts_told, questions_in
 from graphkit_prebuilt.metrics import RequestMetrics
 from graphkit_prebuilt.structured import REFUSED
 
@@ -60,15 +61,38 @@ class AgentResult(Halted):
         return self.metrics.projected_context_size
 
     def to_dict(self) -> dict[str, Any]:
-        """What can be stored of it: message and stop reason."""
-        return {"type": "agent_result", "message": self.message, "stop_reason": self.stop_reason}
+        """What can be stored of it: message, with bytes as text, stop reason and halts."""
+        plain = {"type": "agent_result", "message": _plain(self.message), "stop_reason": self.stop_reason}
+        return plain | {"halts": [halt.to_dict() for halt in self.halts]} if self.halts else plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AgentResult:
         """The result that `to_dict` was made of. Raises `TypeError` for a dict of something else."""
         if data.get("type") != "agent_result":
             raise TypeError(f"AgentResult.from_dict() was given {json.dumps(data, default=str):.100}")
-        return cls(stop_reason=data["stop_reason"], message=data["message"])
+        return cls(stop_reason=data["stop_reason"], message=_unplain(data["message"]), halts=halts_told(data))
+
+
+_BYTES: Final = "__bytes__"
+
+
+def _plain(value: Any) -> Any:
+    """What a message holds, such that it can be written as JSON."""
+    if isinstance(value, bytes):
+        return {_BYTES: b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _unplain(value: Any) -> Any:
+    """What `_plain` was made of."""
+    if isinstance(value, dict):
+        text = value.get(_BYTES)
+        if len(value) == 1 and isinstance(text, str):
+            return b64decode(text)
+        return {key: _unplain(one) for key, one in value.items()}
+    return [_unplain(one) for one in value] if isinstance(value, list) else value
 
 
 def result_of(

@@ -12,6 +12,7 @@ from graphkit_prebuilt.directive import ResumeDirective, Way, way_of
 from graphkit_prebuilt.halting import Halt
 from graphkit_prebuilt.host_thread import HostThread, Taken, Within
 from graphkit_prebuilt.loop.invocation import Cancel, Invocation
+from graphkit_prebuilt.models.model import Sent
 from graphkit_prebuilt.prompts import AgentInput
 from graphkit_prebuilt.result import AgentResult
 from graphkit_prebuilt.state import AgentState
@@ -35,6 +36,7 @@ class AgentThread(HostThread):
         super().__init__(agent, id, within)
         self.agent = agent
         self._messages: Messages | None = None
+        self.sent = Sent()
         self._state: Writes = {}  # what was set since the last request
         self._begun = (
             within is not None or not agent.begins_with
@@ -123,7 +125,7 @@ class AgentThread(HostThread):
         """Forget the conversation, and all that is stored of it. Raises `ConcurrencyException` while a request runs."""
         self.agent.saver.delete_thread(self.id)
         self._messages, self._state, self._begun = None, {}, not self.agent.begins_with
-        self.pieces = {}
+        self.pieces, self.sent = {}, Sent()
 
     @property
     def is_changed(self) -> bool:

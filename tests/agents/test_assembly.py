@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphkit.errors import ModelStreamError
 from graphkit_prebuilt.assembly import Assembly
+from graphkit_prebuilt.content import texts
 
 
 def start(index: int | None = None, *call: str | None) -> Any:
@@ -298,6 +299,11 @@ def test_what_is_no_chunk_is_an_error_that_shows_it(chunk: Any) -> None:
 def test_a_malformed_chunk_is_an_error(chunks: Any) -> None:
     with pytest.raises(ModelStreamError, match="malformed"):
         assembled(*chunks)
+
+
+def test_a_text_with_citations_is_a_text() -> None:
+    cited = {"citationsContent": {"citations": [], "content": [{"text": "b"}, {"text": "c"}]}}
+    assert texts([{"text": "a"}, cited, {"image": {}}]) == ["a", "b", "c"]
 
 
 def test_a_long_chunk_is_not_shown_in_full() -> None:

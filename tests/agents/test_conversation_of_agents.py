@@ -121,6 +121,21 @@ def test_what_a_hook_changes_is_what_the_model_sees(door: Door, session: Session
     assert told(session.agent().messages) == ["2", "be brief", "two"]
 
 
+def test_what_a_hook_changes_later_in_what_was_sent_before_is_what_the_model_sees() -> None:
+    agent = agent_of(both("a"), both("b"), "fine", tools=[look])
+
+    def rewrite(event: BeforeModelCallEvent) -> None:
+        if len(event.agent.messages) == 5:
+            for message in event.agent.messages[:3]:
+                message["content"] = [{"text": "changed"}]
+
+    agent.add_hook(rewrite)
+    agent("go")
+    assert [message["content"] for message in script(agent).requests[-1].messages[:3]] == [
+        [{"text": "changed"}]
+    ] * 3
+
+
 @pytest.mark.parametrize(
     ("event_type", "conversation"),
     [
@@ -336,6 +351,19 @@ def test_what_an_agent_begins_with(door: Door, session: Session) -> None:
     door(agent, "1")
     door(session.agent(), "2")
     assert sent(agent) == ["hi", "hello", "1", "one", "2"]
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_calls_that_an_agent_begins_with_are_made(door: Door, session: Session, heard: bool) -> None:
+    call: Any = {"toolUse": {"toolUseId": "t", "name": "look", "input": {"query": "a"}}}
+    agent = session.agent("seen", tools=[look], messages=[user("look"), assistant(call)])
+    if heard:
+        agent.add_hook(lambda event: None, BeforeInvocationEvent)
+    assert str(door(agent)) == "seen\n"
+    (request,) = session.model.requests
+    (result,) = request.messages[-1]["content"]
+    assert result["toolResult"]["toolUseId"] == "t" and result["toolResult"]["status"] == "success"
+    assert [message["role"] for message in session.agent().messages] == ["user", "assistant"] * 2
 
 
 def test_messages_are_plain_json(door: Door) -> None:

@@ -12,7 +12,14 @@ from graphkit import interrupt
 from graphkit.agent import Agent
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import ConcurrencyException
-from graphkit.hooks import BaseHookEvent, BeforeInvocationEvent, BeforeToolCallEvent
+from graphkit.hooks import (
+    AfterToolCallEvent,
+    BaseHookEvent,
+    BeforeInvocationEvent,
+    BeforeToolCallEvent,
+    MessageAddedEvent,
+)
+from graphkit.middleware import ExecuteToolContext, ExecuteToolStage
 from graphkit.models.scripted import ScriptedModel, ToolCall
 from graphkit.tools import tool
 from graphkit.types.tools import ToolContext
@@ -173,16 +180,129 @@ def test_inside_a_request_that_is_added_to_what_it_shares() -> None:
     assert seen[0] is shared and seen[1] == {**shared, "more": 1} and "more" not in shared
 
 
-def test_no_hook_hears_of_it() -> None:
+# --- Hooks ------------------------------------------------------------------------------------------------
+
+
+def test_hooks_hear_of_it() -> None:
+    agent, heard = agent_of(), list[BaseHookEvent]()
+    agent.add_hook(heard.append, BaseHookEvent)
+    result = agent.tool.add(a=1)
+    assert [type(event).__name__ for event in heard] == [
+        "BeforeToolCallEvent",
+        "ToolResultEvent",
+        "AfterToolCallEvent",
+        *["MessageAddedEvent"] * 4,
+    ]
+    assert isinstance(heard[2], AfterToolCallEvent) and heard[2].result == result
+    assert [event.message for event in heard if isinstance(event, MessageAddedEvent)] == agent.messages
+    heard.clear()
+    agent.tool.add(a=1, record_direct_tool_call=False)
+    assert len(heard) == 3
+
+
+def test_hooks_change_it() -> None:
+    def before(event: BeforeToolCallEvent) -> None:
+        event.tool_use.input["a"] = 10
+
+    def after(event: AfterToolCallEvent) -> None:
+        event.result["content"].append({"text": "seen"})
+
+    def added(event: MessageAddedEvent) -> None:
+        event.message["content"].append({"text": "added"})
+
+    agent = agent_of(hooks=[before, after, added])
+    result = agent.tool.add(a=1)
+    assert result["content"] == [{"text": "11"}, {"text": "seen"}]
+    asked, called, answered, _ = (message["content"] for message in agent.messages)
+    assert '{"a": 10}' in asked[0]["text"] and called[0]["toolUse"]["input"] == {"a": 10}
+    assert answered == [{"toolResult": result}, {"text": "added"}]
+
+
+def test_hooks_cancel_it_and_have_it_made_again() -> None:
+    tries: list[int] = []
+
+    def cancel(event: BeforeToolCallEvent) -> None:
+        event.cancel_tool = "not today" if event.tool_use.name == "add" else False
+
+    def again(event: AfterToolCallEvent) -> None:
+        tries.append(1)
+        event.retry = event.exception is not None and len(tries) < 4
+
+    agent = agent_of(hooks=[cancel, again])
+    assert without_id(agent.tool.add(a=1)) == {"status": "error", "content": [{"text": "not today"}]}
+    assert agent.tool.fails()["status"] == "error"
+    assert len(tries) == 4
+    assert agent.messages[2]["content"][0]["toolResult"]["content"] == [{"text": "not today"}]
+
+
+@pytest.mark.parametrize("event_type", [BeforeToolCallEvent, AfterToolCallEvent, MessageAddedEvent])
+def test_hooks_cannot_ask_for_it_and_their_errors_come_as_they_are(event_type: Any) -> None:
+    def ask(event: Any) -> None:
+        event.interrupt("approval")
+
+    agent = agent_of("fine", hooks=[])
+    agent.add_hook(ask, event_type)
+    with pytest.raises(RuntimeError, match="'add' cannot be called directly"):
+        agent.tool.add(a=1)
+    assert (agent.messages, agent.interrupts) == ([], [])
+
+    def fail(event: Any) -> None:
+        raise KeyError("mine")
+
+    agent = agent_of(hooks=[])
+    agent.add_hook(fail, event_type)
+    with pytest.raises(KeyError, match="mine"):
+        agent.tool.add(a=1)
+    assert agent.messages == []
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_hooks_do_not_hear_of_what_they_call_themselves(inside: bool) -> None:
     heard: list[str] = []
 
-    def hear(event: BaseHookEvent) -> None:
-        heard.append(type(event).__name__)
+    def before(event: BeforeToolCallEvent) -> None:
+        heard.append(event.tool_use.name)
+        event.agent.tool.add(a=1, record_direct_tool_call=False)
 
-    agent = agent_of(hooks=[hear])
+    agent = agent_of([ToolCall("dashed-name", {})], "done", hooks=[before])
+    if inside:
+        agent("go")
+    else:
+        agent.tool.dashed_name()
+    assert heard == ["dashed-name"]
+
+
+def test_hooks_hear_of_what_a_tool_calls() -> None:
+    heard: list[str] = []
+
+    @tool(context=True)
+    def outer(tool_context: ToolContext) -> str:
+        agent = tool_context.agent
+        return str(agent.tool.add(a=4, record_direct_tool_call=False)["content"][0]["text"])
+
+    def before(event: BeforeToolCallEvent) -> None:
+        heard.append(f"before {event.tool_use.name} {event.invocation_state.get('word')}")
+
+    def after(event: AfterToolCallEvent) -> None:
+        heard.append(f"after {event.tool_use.name} {event.result['content'][0]['text']}")
+
+    agent = agent_of([ToolCall("outer", {})], "done", tools=[outer, add], hooks=[before, after])
+    agent("go", invocation_state={"word": 1})
+    assert heard == ["before outer 1", "before add 1", "after add 5", "after outer 5"]
     heard.clear()
-    agent.tool.add(a=1)
-    assert heard == []
+    agent.tool.outer()
+    assert heard == ["before outer None", "before add None", "after add 5", "after outer 5"]
+
+
+def test_middleware_is_around_it() -> None:
+    def wrap(context: ExecuteToolContext, next: Any) -> Any:
+        event = yield from next(context.replace(tool_use={**context.tool_use, "input": {"a": 7}}))
+        event.result["content"].append({"text": "wrapped"})
+        return event
+
+    agent = agent_of()
+    agent.add_middleware(ExecuteToolStage, wrap)
+    assert agent.tool.add(a=1)["content"] == [{"text": "8"}, {"text": "wrapped"}]
 
 
 def test_a_tool_is_told_whose_it_is() -> None:

@@ -10,7 +10,7 @@ from graphkit import tool
 from graphkit.errors import MaxTokensReachedException, ModelStreamError
 from graphkit.models import ToolCall
 from graphkit_prebuilt.models.scripted import Turn
-from tests.agents.conftest import Door, agent_of
+from tests.agents.conftest import Door, Session, agent_of
 
 START = {"messageStart": {"role": "assistant"}}
 STOP = {"messageStop": {"stopReason": "end_turn"}}
@@ -121,3 +121,32 @@ def test_any_other_reason_to_stop_is_told_as_it_is(door: Door) -> None:
     agent = agent_of(Turn(text="no", stop_reason="content_filtered"), Turn(text="?", stop_reason="moonlight"))
     assert door(agent, "go").stop_reason == "content_filtered"
     assert door(agent, "go").stop_reason == "moonlight"
+
+
+BLOCKED = {
+    "redactContent": {"redactUserContentMessage": "[input]", "redactAssistantContentMessage": "[output]"}
+}
+STOPPED = {"messageStop": {"stopReason": "guardrail_intervened"}}
+
+
+def test_what_a_guardrail_takes_back_is_read_by_nobody_again(door: Door, session: Session) -> None:
+    agent = session.agent(iter([START, said("a secret"), BLOCKED, STOPPED]), "well")
+    result = door(agent, "the password is 1234")
+    assert (result.stop_reason, str(result)) == ("guardrail_intervened", "[output]\n")
+    again = session.agent()
+    assert [message["content"] for message in again.messages] == [
+        [{"text": "[input]"}],
+        [{"text": "[output]"}],
+    ]
+    door(again, "go on")
+    assert "1234" not in repr(session.model.requests[-1].messages)
+
+
+def test_of_results_of_tools_a_guardrail_takes_back_what_they_say() -> None:
+    agent = agent_of(ToolCall("look", {}), iter([START, said("x"), BLOCKED, STOPPED]), tools=[look])
+    agent("go")
+    asked, called, answered, _ = agent.messages
+    (result,) = answered["content"]
+    assert asked["content"] == [{"text": "go"}]
+    assert result["toolResult"]["content"] == [{"text": "[input]"}]
+    assert result["toolResult"]["toolUseId"] == called["content"][0]["toolUse"]["toolUseId"]

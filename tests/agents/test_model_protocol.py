@@ -154,6 +154,23 @@ def test_what_we_keep_with_a_message_is_not_for_a_provider() -> None:
     assert "metadata" in said
 
 
+@pytest.mark.parametrize("blank", [[], [{"text": ""}, {"text": " \n"}]])
+def test_an_answer_without_a_word_is_sent_as_one_that_says_so(blank: Any) -> None:
+    model = Newest()
+    call: Any = {"toolUse": {"toolUseId": "t", "name": "look", "input": {}}}
+    given: Any = [
+        user("hi"),
+        {"role": "assistant", "content": blank},
+        {"role": "user", "content": [{"text": ""}]},
+        {"role": "assistant", "content": [*blank, call]},
+    ]
+    read(model, given)
+    said = model.given["messages"]
+    assert [said[0], *said[2:]] == [given[0], given[2], {"role": "assistant", "content": [call]}]
+    (word,) = said[1]["content"]
+    assert word["text"].strip() and given[1]["content"] == blank
+
+
 def test_a_stream_that_cannot_be_read_is_named() -> None:
     class Wrong(Provider):
         def stream(self, *args: Any, **kwargs: Any) -> Any:

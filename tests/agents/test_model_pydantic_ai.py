@@ -14,7 +14,7 @@ pytest.importorskip("pydantic_ai")
 import pydantic_ai.exceptions
 from pydantic_ai.models.test import TestModel
 
-from graphkit.drivers.pools import run_in_standing_loop
+from graphkit.drivers.loops import run_in_standing_loop
 from graphkit.errors import ContextWindowOverflowException, ModelStreamError, ModelThrottledException
 from graphkit.models import resolve_model
 from graphkit.models.pydantic_ai import PydanticAIModel

@@ -45,6 +45,12 @@ class Counter(Plugin):
         agent.set_plugin_state(self.name, now + 1, per_invocation=True)
 
 
+class Notes(Plugin):
+    """Keeps what it is given."""
+
+    name = "notes"
+
+
 def states(agent: Any) -> tuple[Any, Any]:
     return agent.get_plugin_state("counter"), agent.get_plugin_state("counter", per_invocation=True)
 
@@ -147,6 +153,18 @@ def test_between_requests_it_is_stored_by_the_next_one(session: Session) -> None
     assert session.agent().get_plugin_state("counter") == 11
     agent("go")
     assert session.agent().get_plugin_state("counter") == 1
+
+
+def test_of_two_hosts_that_set_a_state_between_requests_the_later_request_counts(session: Session) -> None:
+    one = session.agent("one", "two", "three", plugins=[Notes()])
+    one("go")
+    other = session.agent()
+    one.set_plugin_state("notes", {"by": "one", "only": [1]})
+    other.set_plugin_state("notes", {"by": "other"})
+    one("go")
+    assert other.get_plugin_state("notes") == {"by": "other"}
+    other("go")
+    assert session.agent().get_plugin_state("notes") == {"by": "other"}
 
 
 def test_what_is_got_is_a_copy() -> None:

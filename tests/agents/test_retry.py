@@ -11,7 +11,11 @@ import pytest
 from graphkit import ModelRetryStrategy
 from graphkit.hooks import AfterModelCallEvent, HookRegistry
 from graphkit.models import ScriptedModel, ToolCall
-from graphkit.types.exceptions import ContextWindowOverflowException, ModelThrottledException
+from graphkit.types.exceptions import (
+    ContextWindowOverflowException,
+    ModelThrottledException,
+    StructuredOutputException,
+)
 from graphkit_prebuilt import retry
 from tests.agents.conftest import Door, agent_of, script
 
@@ -212,3 +216,8 @@ def test_a_strategy_of_the_users_own(door: Door, slept: list[float]) -> None:
 def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         ModelRetryStrategy(**options)
+
+
+@pytest.mark.parametrize("kind", [ModelThrottledException, StructuredOutputException])
+def test_what_an_error_says_is_its_message(kind: Any) -> None:
+    assert kind("too much").message == str(kind("too much")) == "too much"

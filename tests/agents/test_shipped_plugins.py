@@ -501,6 +501,12 @@ def test_a_hand_over_has_one_kind_of_point(wrong: Any) -> None:
         HandOver(**wrong)
 
 
+@pytest.mark.parametrize("plugin", [HandOver, ToolResultCache])
+def test_names_of_tools_are_a_list(plugin: Any) -> None:
+    with pytest.raises(TypeError, match="a list of the names of tools, not the text 'pay'"):
+        plugin("pay")
+
+
 # --- ToolCallLimits -------------------------------------------------------------------------------------
 
 

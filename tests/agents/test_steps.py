@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphkit_prebuilt.loop.steps import OVER, Call, Steps, Stream
+from graphkit.drivers.pools import in_thread
+from graphkit_prebuilt.loop.steps import OVER, Call, Steps, Stream, awaited
 from tests.agents.colours import COLOURS
 
 Take = Callable[[Steps[Any]], Any]
@@ -86,11 +87,25 @@ def test_what_blocks_leaves_the_loop_alone() -> None:
         return (yield Call(threading.get_ident, blocks=True))
 
     async def run() -> bool:
-        from graphkit_prebuilt.loop.steps import awaited
-
         return bool(await awaited(steps()) != threading.get_ident())
 
     assert asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_a_stream_that_may_keep_its_reader_waiting_leaves_the_loop_alone(kind: Any) -> None:
+    """One of items that are there already does not."""
+    where: list[int] = []
+
+    def steps() -> Steps[Any]:
+        return (yield Stream(kind([1, 2]), each=lambda item: where.append(threading.get_ident())))
+
+    async def run() -> None:
+        await awaited(steps())
+
+    asyncio.run(run())
+    assert len(where) == 2
+    assert (set(where) == {threading.get_ident()}) is (kind is not iter)
 
 
 def test_an_error_comes_back_where_it_was_waited_for(take: Take) -> None:
@@ -182,3 +197,34 @@ def test_the_error_of_who_takes_it(take: Take, source: Source) -> None:
     with pytest.raises(ValueError, match="0 is refused"):
         take(steps())
     assert source.closed == 1
+
+
+def test_what_a_function_in_a_thread_raises_comes_back_whatever_it_is(take: Take) -> None:
+    """Python lets no future and no generator carry a `StopIteration`."""
+
+    def steps() -> Steps[Any]:
+        return (yield Call(next, (iter(()),), blocks=True))
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        take(steps())
+
+
+def test_a_thread_that_nobody_waits_for_any_more_harms_nobody() -> None:
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        gate.wait(20)
+        ended.set()
+
+    async def run() -> None:
+        task = asyncio.create_task(in_thread(0, work))
+        await in_thread(0, begun.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    gate.set()
+    assert ended.wait(20)
+    assert asyncio.run(in_thread(0, str, "next")) == "next"

@@ -149,3 +149,5 @@ def test_asked_for_directly_it_leaves_the_conversation_alone(door: Door) -> None
     assert script(agent).requests[-1].messages[-1]["content"] == [{"text": "who?"}]
     with pytest.raises(TypeError, match="pydantic"):
         agent.structured_output(dict, "who?")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="answers to questions"):
+        agent.structured_output(Person, [{"interruptResponse": {"interruptId": "i", "response": 1}}])

@@ -8,7 +8,7 @@ import threading
 from typing import Any, TypedDict
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, func, select, text
 from sqlalchemy.engine import make_url
 
 from graphkit import START, Command, StateGraph, interrupt
@@ -16,6 +16,7 @@ from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.postgres.aio import AsyncPostgresSaver
 from graphkit.errors import StorageBusyError, StorageCorruptError, StorageUnavailableError
 from graphkit.types import RunnableConfig
+from graphkit_checkpoint.engines.postgres import SETUP_LOCK
 from tests.postgres import PostgresServer
 
 
@@ -67,6 +68,15 @@ def test_savers_that_are_made_together_make_the_tables_once(postgres_url: str) -
     for saver in savers:
         saver.setup()
         saver.close()
+
+
+def test_whoever_finds_the_tables_waits_for_nobody_who_makes_some(postgres_url: str) -> None:
+    PostgresSaver(postgres_url).close()
+    engine = create_engine(postgres_url)
+    with engine.connect() as other:
+        other.execute(select(func.pg_advisory_xact_lock(SETUP_LOCK)))
+        PostgresSaver(postgres_url, timeout=0.05).close()
+    engine.dispose()
 
 
 def test_another_schema_version_is_refused_by_name(postgres_url: str) -> None:

@@ -132,6 +132,13 @@ def test_anything_else_is_no_location(location: Any) -> None:
         SqliteSaver(location)
 
 
+@pytest.mark.parametrize("kind", [SqliteSaver, AsyncSqliteSaver, SqliteStore])
+def test_an_engine_of_another_database_is_refused(kind: Any) -> None:
+    engine = create_engine("postgresql+psycopg://somebody@somewhere/something")
+    with pytest.raises(ValueError, match=r"SqliteS.* needs an engine for SQLite, not for postgresql"):
+        kind(engine)
+
+
 def test_another_schema_version_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     SqliteSaver(path).close()

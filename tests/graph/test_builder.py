@@ -5,16 +5,26 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, assert_type
 
 import pytest
+from pydantic import BaseModel
 
 from graphkit import END, START, Command, Send, StateGraph
 from graphkit.cache.memory import InMemoryCache
 from graphkit.checkpoint.memory import InMemorySaver
+from graphkit.compiled import CompiledGraph
 from graphkit.config import get_config
-from graphkit.errors import InvalidGraphError, NodeError, NodeTimeoutError, UnreachableNodeWarning
-from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, TimeoutPolicy
+from graphkit.errors import (
+    InvalidGraphError,
+    InvalidUpdateError,
+    NodeError,
+    NodeTimeoutError,
+    UnreachableNodeWarning,
+)
+from graphkit.prebuilt import ToolRuntime
+from graphkit.runtime import Runtime
+from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, StreamWriter, TimeoutPolicy
 from tests.conftest import Runner, Saver, says
 from tests.conftest import State as Logged
 
@@ -53,6 +63,46 @@ class Clerk:
 
     def archive(self, state: State) -> State:
         return {"log": ["archive"]}
+
+
+# Types
+
+
+class Context(TypedDict):
+    user: str
+
+
+class Asked(TypedDict):
+    choice: Any
+
+
+class Told(TypedDict):
+    log: list[str]
+
+
+def test_a_graph_has_the_types_of_its_schemas_and_those_on_the_right_may_be_left_out() -> None:
+    assert_type(StateGraph(State), StateGraph[State])
+    assert_type(StateGraph(State), StateGraph[State, Any, State, State])
+    assert_type(StateGraph(State, Context), StateGraph[State, Context])
+    assert_type(StateGraph(State, input_schema=Asked), StateGraph[State, Any, Asked, State])
+    builder = StateGraph(State, Context, input_schema=Asked, output_schema=Told)
+    assert_type(builder, StateGraph[State, Context, Asked, Told])
+    graph = builder.add_node(first).add_edge(START, "first").compile()
+    assert_type(graph, CompiledGraph[State, Context, Asked, Told])
+
+    written = StateGraph[State, Context, Asked](State).add_node(first).add_edge(START, "first").compile()
+    assert written.invoke({}) == {"log": ["first"]}
+
+
+@pytest.mark.parametrize("generic", [StateGraph, CompiledGraph, ToolRuntime])
+def test_an_annotation_may_give_any_number_of_types_there_is_a_variable_for(generic: Any) -> None:
+    variables = len(generic.__parameters__)
+    for number in range(1, variables + 1):
+        given = (State, Context, Asked, Told)[:number]
+        assert generic[given].__args__ == given + (Any,) * (variables - number)
+    assert generic[State] == generic[(State,)]
+    with pytest.raises(TypeError, match="many"):
+        generic[(State,) * (variables + 1)]
 
 
 # Names
@@ -97,6 +147,17 @@ def test_what_databases_cannot_hold_is_refused_in_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["two words", "größe", "a.b", "a/b", "0"])
 def test_other_names_are_fine(runner: Runner, name: str) -> None:
     assert log_of(runner, StateGraph(State).add_node(name, says(name)).add_edge(START, name)) == [name]
+
+
+@pytest.mark.parametrize("name", ["", 3, None], ids=repr)
+def test_a_name_is_text(name: Any) -> None:
+    with pytest.raises(InvalidGraphError, match="must be a non-empty string"):
+        StateGraph(State).add_node(name, first)
+
+
+def test_a_name_alone_is_no_node() -> None:
+    with pytest.raises(InvalidGraphError, match=r"node 'first' has no function"):
+        StateGraph(State).add_node("first")
 
 
 def test_something_that_cannot_be_called_is_no_node() -> None:
@@ -369,6 +430,13 @@ def test_breakpoints_at_unknown_nodes_are_refused(runner: Runner, option: str) -
 def test_a_checkpointer_that_is_none_is_refused(saver: Saver) -> None:
     with pytest.raises(TypeError):
         nodes("a").add_edge(START, "a").compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("option", ["interrupt_matching", "on_version_change"])
+def test_options_of_a_few_words_are_checked(option: str) -> None:
+    unknown: dict[str, Any] = {option: "always"}
+    with pytest.raises(ValueError, match=f"{option} must be .* not 'always'"):
+        nodes("a").add_edge(START, "a").compile(**unknown)
 
 
 def test_one_builder_compiles_to_independent_graphs(runner: Runner, config: RunnableConfig) -> None:
@@ -747,3 +815,66 @@ def test_the_default_cache_policy_applies(runner: Runner) -> None:
     for _ in range(2):
         runner.invoke(graph, {"log": [], "choice": "x"})
     assert node.runs == 1
+
+
+# What is said of values that are of no use
+
+
+@pytest.mark.parametrize("retry_on", [5, [ValueError, "KeyError"]], ids=repr)
+def test_errors_to_retry_on_are_classes_or_a_function(retry_on: Any) -> None:
+    with pytest.raises(TypeError, match=r"retry_on must be an exception class, .* not "):
+        RetryPolicy(retry_on=retry_on)
+
+
+def test_what_cannot_be_called_is_shown() -> None:
+    with pytest.raises(InvalidGraphError, match=r"^3\.5 cannot be called"):
+        StateGraph(State).add_node("node", 3.5)
+
+
+def test_a_branch_that_goes_nowhere_is_named(runner: Runner) -> None:
+    def elsewhere(state: State) -> str:
+        return "ghost"
+
+    builder = nodes("a").add_edge(START, "a").add_conditional_edges("a", elsewhere)
+    with pytest.raises(
+        InvalidUpdateError, match=r"^the branch .elsewhere. of node .a. goes to 'ghost', which is no"
+    ):
+        runner.invoke(builder.compile(), {"log": []})
+
+
+# Nodes called alone, as LangGraph's how-to on tests does
+
+
+class Model(BaseModel):
+    amount: int = 0
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        lambda node, *given: node.invoke(*given),
+        lambda node, *given: asyncio.run(node.ainvoke(*given)),
+    ],
+    ids=["invoke", "ainvoke"],
+)
+def test_a_node_of_a_compiled_graph_can_be_called_alone(called: Callable[..., Any]) -> None:
+    async def pays(state: Model, runtime: Runtime[Any], *, writer: StreamWriter) -> dict[str, Any]:
+        writer("nobody listens")
+        return {"amount": state.amount + 1, "store": runtime.store}
+
+    def knows(state: State, config: RunnableConfig) -> dict[str, Any]:
+        return {"user": config["configurable"]["user"], **state}
+
+    inner: Any = StateGraph(Model).add_node("pays", pays).add_edge(START, "pays").compile()
+    builder = (
+        StateGraph(State).add_node(knows).add_node("pays", pays, input_schema=Model).add_node("graph", inner)
+    )
+    for name in ("knows", "pays", "graph"):
+        builder.add_edge(START, name)
+    saver = InMemorySaver()
+    graph = builder.compile(checkpointer=saver, store="the store")
+    assert list(graph.nodes) == ["knows", "pays", "graph"]
+    told = called(graph.nodes["knows"], {"choice": 1}, {"configurable": {"user": "ada"}})
+    assert told == {"user": "ada", "choice": 1}
+    assert called(graph.nodes["pays"], {"amount": 2}) == {"amount": 3, "store": "the store"}
+    assert list(saver.list(None)) == []

@@ -190,6 +190,41 @@ def test_input_goes_through_the_reducer_on_every_turn(
     assert [runner.invoke(graph, {"total": 1}, config)["total"] for _ in range(3)] == [11, 22, 33]
 
 
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Mark:
+    """Says something of a key to somebody else."""
+
+
+class Annotations(TypedDict, total=False):
+    most: Annotated[int, max]
+    by_method: Annotated[int, int.__add__]
+    by_class: Annotated[Any, Pair]
+    marked: Annotated[int, Mark]
+    described: Annotated[list[str], operator.add, "in words"]
+
+
+def test_builtins_methods_and_classes_reduce_and_what_cannot_is_a_mark(runner: Runner) -> None:
+    given = {"most": 3, "by_method": 3, "by_class": 3, "marked": 3, "described": ["given"]}
+    graph = chain(Annotations, lambda state: {key: type(value)() for key, value in given.items()})
+    assert runner.invoke(graph, given) == {
+        "most": 3,
+        "by_method": 3,
+        "by_class": Pair(3, 0),
+        "marked": 0,
+        "described": [],
+    }
+
+
+@pytest.mark.parametrize("key", ["__interrupt__", "__start__"])
+def test_a_reserved_key_is_refused_by_name(key: str) -> None:
+    with pytest.raises(InvalidGraphError, match=f"'{key}' of Odd is reserved"):
+        StateGraph(TypedDict("Odd", {key: int}))  # type: ignore[operator]
+
+
 def test_a_reducer_that_does_not_take_two_arguments_is_refused() -> None:
     def lonely(value: list[str]) -> list[str]:
         return value

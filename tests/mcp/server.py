@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import sys
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import uvicorn
 from mcp.server.mcpserver import Context, Elicit, ElicitationResult, Image, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
 from pydantic import BaseModel
 
 server = MCPServer("desk")
@@ -44,6 +46,27 @@ def fail() -> str:
 def picture() -> list[Any]:
     """A picture and a word."""
     return ["a dot", Image(data=b"\x89PNG", format="png")]
+
+
+@server.tool(structured_output=False)
+def parcel() -> list[Any]:
+    """Everything that a result may hold beside text and pictures."""
+
+    def embedded(**contents: Any) -> EmbeddedResource:
+        held = (TextResourceContents if "text" in contents else BlobResourceContents)(
+            uri="desk://x", **contents
+        )
+        return EmbeddedResource(type="resource", resource=held)
+
+    return [
+        embedded(text="a letter"),
+        embedded(blob=base64.b64encode(b'{"a": 1}').decode(), mime_type="application/json"),
+        embedded(blob=base64.b64encode(b"\x89PNG").decode(), mime_type="image/png"),
+        embedded(blob=base64.b64encode(b"zip").decode(), mime_type="application/zip"),
+        embedded(blob=base64.b64encode(b"?").decode()),
+        ResourceLink(type="resource_link", name="rules", uri="desk://rules"),
+        AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
+    ]
 
 
 @server.prompt()

@@ -155,6 +155,22 @@ def test_a_client_by_hand(desk: Making) -> None:
         client.call_tool_sync("1", "add", {})
 
 
+def test_what_a_result_may_hold(desk: Making) -> None:
+    """Text, pictures and bytes of text as what they are, of everything else that it is there."""
+    with desk() as client:
+        result: Any = client.call_tool_sync("1", "parcel", {})
+    assert result["status"] == "success"
+    assert result["content"] == [
+        {"text": "a letter"},
+        {"text": '{"a": 1}'},
+        {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}},
+        {"text": "(3 bytes, application/zip)"},
+        {"text": "(1 bytes, application/octet-stream)"},
+        {"text": "rules: desk://rules"},
+        {"text": "(audio, audio/wav)"},
+    ]
+
+
 def test_prompts_and_resources(desk: Making) -> None:
     client: Any = desk()
     with pytest.raises(MCPClientInitializationError, match="no connection"):
@@ -181,10 +197,10 @@ def test_prompts_and_resources(desk: Making) -> None:
         ({"allowed": ["add", re.compile("^d")], "rejected": ["die"]}, ["add", "delete"]),
         (
             {"rejected": [lambda tool: "file" in tool.tool_spec["description"]]},
-            ["add", "die", "fail", "picture"],
+            ["add", "die", "fail", "parcel", "picture"],
         ),
         ({"allowed": []}, []),
-        ({}, ["add", "delete", "die", "fail", "move", "picture"]),
+        ({}, ["add", "delete", "die", "fail", "move", "parcel", "picture"]),
     ],
     ids=["allowed", "both", "function", "none", "empty"],
 )
@@ -193,7 +209,7 @@ def test_filters_choose_tools_by_their_names_at_the_server(
 ) -> None:
     with desk(tool_filters=filters, prefix="desk") as client:
         assert sorted(tool.mcp_tool.name for tool in client.list_tools_sync()) == found
-        assert len(client.list_tools_sync(tool_filters={})) == 6
+        assert len(client.list_tools_sync(tool_filters={})) == 7
         agent = agent_with(client, "done")
         assert sorted(agent.tool_names) == [f"desk_{name}" for name in found]
 

@@ -343,9 +343,9 @@ class Fills(MultiAgentPlugin):
 
 def test_a_builder_hands_on_what_it_was_told() -> None:
     plugin = Fills()
-    builder = GraphBuilder().set_node_timeout(30.0).set_plugins([plugin])
+    builder = GraphBuilder().set_node_timeout(30.0).set_execution_timeout(60.0).set_plugins([plugin])
     builder.add_node(says("a"), "a")
     graph = builder.build()
-    assert graph.node_timeout == 30.0
+    assert (graph.node_timeout, graph.execution_timeout) == (30.0, 60.0)
     assert graph("go").status is Status.COMPLETED
     assert plugin.seen == ["a"]

@@ -210,6 +210,21 @@ def test_the_invocation_state_is_shared_with_everything_below(either: TeamDoor) 
     assert len(seen) == 6 and all(one is shared for one in seen)
 
 
+def test_keywords_of_a_call_are_part_of_the_invocation_state(either: TeamDoor) -> None:
+    """As with agents: what was given as `invocation_state` wins, and is added to in place."""
+    given = {"user": "ada"}
+    seen: list[dict[str, Any]] = []
+
+    def look(task: Any, invocation_state: dict[str, Any]) -> str:
+        seen.append({**invocation_state})
+        return "x"
+
+    either(Graph({"a": look}), "go", invocation_state=given, user="bob", ticket=7)
+    either(Graph({"a": look}), "go", ticket=8)
+    assert seen == [{"user": "ada", "ticket": 7}, {"ticket": 8}]
+    assert given == {"user": "ada", "ticket": 7}
+
+
 def test_only_what_may_be_written_can_be(either: TeamDoor) -> None:
     """S102, S115."""
     refused: list[str] = []

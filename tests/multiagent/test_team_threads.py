@@ -2,15 +2,18 @@
 from and to answer otherwise."""
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from graphkit import Agent, tool
-from graphkit.hooks import BeforeModelCallEvent, BeforeNodeCallEvent
+from graphkit import Agent, AgentResult, tool
+from graphkit.hooks import BeforeModelCallEvent, BeforeNodeCallEvent, MultiAgentResultEvent
 from graphkit.models import ScriptedModel, ToolCall
-from graphkit.multiagent import Graph, GraphBuilder, Status
+from graphkit.multiagent import Graph, GraphBuilder, MultiAgentResult, Status
+from graphkit.multiagent.base import NodeResult
+from graphkit.plugins import HaltSignal, MultiAgentPlugin, hook
 from graphkit.session import FileSessionManager
 from graphkit.types import Command, interrupt
 from graphkit.types.tools import ToolContext
@@ -55,6 +58,100 @@ def test_threads_of_one_loop(scripts: Scripts) -> None:
 
     results = asyncio.run(all_of_them())
     assert [str(result) for result in results] == [f"a: task {number}" for number in range(8)]
+
+
+@pytest.mark.parametrize("call", ["call", "invoke", "invoke_async", "stream", "astream", "stream_async"])
+def test_a_thread_has_the_same_calls(call: str) -> None:
+    """A handle is as good as `thread_id=`: the task, and what is shared with the nodes, arrive on that thread."""
+
+    def told(task: Any, invocation_state: dict[str, Any]) -> str:
+        return f"{task[0]['text']} for {invocation_state['user']}"
+
+    async def shown(stream: Any) -> Any:
+        return [each async for each in stream][-1]
+
+    team = Graph({"a": told})
+    thread = team.thread("other")
+    for number in (1, 2):
+        task, state = f"task {number}", {"user": "ada"}
+        if call in ("call", "invoke"):
+            result = (thread if call == "call" else thread.invoke)(task, state)
+        elif call == "invoke_async":
+            result = asyncio.run(thread.invoke_async(task, state))
+        elif call == "stream":
+            result = next(
+                e.result for e in thread.stream(task, state) if isinstance(e, MultiAgentResultEvent)
+            )
+        elif call == "astream":
+            result = asyncio.run(shown(thread.astream(task, state))).result
+        else:
+            result = asyncio.run(shown(thread.stream_async(task, state)))["result"]
+        assert str(result) == str(thread.result) == f"a: task {number} for ada"
+    assert (thread.state.task, team.state.task) == ("task 2", "")
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_thread_is_resumed(colour: str) -> None:
+    class Pause(MultiAgentPlugin):
+        name = "pause"
+
+        @hook
+        def halt(self, event: BeforeNodeCallEvent) -> None:
+            if event.source.get_plugin_state("pause") is None:
+                raise HaltSignal("waiting")
+
+        def on_resume(self, orchestrator: Any, data: Any) -> None:
+            orchestrator.set_plugin_state("pause", data)
+
+    team = Graph({"a": lambda task: "done"}, plugins=[Pause()])
+    thread = team.thread("other")
+    assert thread("go").stop_reason == "waiting"
+    resumed = thread.resume("pause", 7) if colour == "sync" else asyncio.run(thread.resume_async("pause", 7))
+    assert (resumed.status, str(resumed)) == (Status.COMPLETED, "a: done")
+
+
+def test_a_result_is_plain_data_and_made_of_it_again(either: TeamDoor, scripts: Scripts) -> None:
+    def ask(task: Any) -> str:
+        return f"told {interrupt('what?', name='which')}"
+
+    team = Graph({"a": scripts.agent("a", "one"), "ask": ask}, [("a", "ask")])
+    asked = either(team, "go")
+    for result in (asked, either(team, answers(asked, "this"))):
+        again = MultiAgentResult.from_dict(json.loads(json.dumps(result.to_dict())))
+        assert (str(again), again.status) == (str(result), result.status)
+        assert statuses(again) == statuses(result)
+        assert [one.id for one in again.interrupts] == [one.id for one in result.interrupts]
+        assert again.accumulated_usage == result.accumulated_usage
+        assert (list(again.halts), list(result.halts)) == ([], [])
+    for kind, data in (
+        (MultiAgentResult, {"type": "agent_result"}),
+        (NodeResult, {}),
+        (NodeResult, {"result": 3}),
+    ):
+        with pytest.raises(TypeError, match=r"from_dict\(\) was given"):
+            kind.from_dict(data)
+
+
+def test_a_result_keeps_its_halts_as_plain_data(scripts: Scripts) -> None:
+    def halt(event: Any) -> HaltSignal:
+        return HaltSignal("waiting", {"for": "Ada"}, resumable=False, plugin="pause")
+
+    agent = scripts.agent("a", "one")
+    agent.add_hook(halt, BeforeModelCallEvent)
+    halted = Graph({"a": agent})("go")
+    again = MultiAgentResult.from_dict(json.loads(json.dumps(halted.to_dict())))
+    assert list(again.halts) == list(halted.halts) != []
+    assert (again.stop_reason, again.data, again.plugin) == ("waiting", {"for": "Ada"}, "pause")
+    inner, given = again.results["a"].result, halted.results["a"].result
+    assert isinstance(inner, AgentResult) and isinstance(given, AgentResult)
+    assert list(inner.halts) == list(given.halts) and inner.data == {"for": "Ada"}
+
+
+def test_bytes_in_a_result_are_plain_data_and_come_back() -> None:
+    image: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
+    result = AgentResult("end_turn", {"role": "assistant", "content": [image, {"text": "there"}]})
+    again = AgentResult.from_dict(json.loads(json.dumps(result.to_dict())))
+    assert (again.message, again.stop_reason) == (result.message, "end_turn")
 
 
 def test_orchestrators_share_a_session_by_their_ids(tmp_path: Any, scripts: Scripts) -> None:

@@ -3,6 +3,7 @@ lost run."""
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -140,6 +141,19 @@ def test_a_turn_that_reaches_its_limit_says_so(door: TeamDoor) -> None:
     assert ended[0].result.status is Status.FAILED
     assert team.thread().result.reason == result.reason
     assert order(door(team, "again")) == ["a", "b", "a"]  # a turn is counted by itself
+
+
+def test_a_turn_whose_time_is_over_lets_nobody_begin(
+    either: TeamDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time that passes between nodes counts as well; here a hook takes it, on a clock that the test turns."""
+    real, later = time.perf_counter, [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: real() + later[0])
+    team = Graph({"a": say, "b": say}, [("a", "b")], execution_timeout=60.0)
+    team.add_hook(lambda event: later.append(later.pop() + 100.0), AfterNodeCallEvent)
+    result = either(team, "go")
+    assert (result.status, order(result)) == (Status.FAILED, ["a"])
+    assert result.reason == "the execution timeout of 60.0 s was reached"
 
 
 @pytest.mark.parametrize("blocks", [True, False])

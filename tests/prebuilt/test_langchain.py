@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Any
+from uuid import uuid4
 
 import pytest
 
 pytest.importorskip("langchain_core")
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -17,8 +19,10 @@ from langchain_core.tools import InjectedToolCallId
 from langchain_core.tools import tool as langchain_tool
 from pydantic import BaseModel, Field
 
+from graphkit.agent import Agent
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.graph import START, MessagesState, StateGraph
+from graphkit.models.langchain import LangChainModel
 from graphkit.models.scripted import ScriptedModel, ToolCall
 from graphkit.prebuilt import (
     InjectedState,
@@ -122,6 +126,92 @@ def test_text_is_streamed(runner: Runner) -> None:
         create_react_agent(scripted(AIMessage("one two")), [], name="bob"), {"messages": ["go"]}
     )["messages"][1:]
     assert (type(message), message.content, message.name) == (AIMessage, "one two", "bob")
+
+
+# --- Models that nodes call themselves ---------------------------------------------------------------------
+
+
+def calls(*models: Any, passes: bool = False) -> Any:
+    """A node that calls models and returns what the last one says."""
+
+    class Node:
+        def invoke(self, state: MessagesState, config: RunnableConfig) -> Any:
+            said = [model.invoke("hi", *([config] if passes else [])) for model in models]
+            return {"messages": said[-1:]}
+
+        async def ainvoke(self, state: MessagesState, config: RunnableConfig) -> Any:
+            said = [await model.ainvoke("hi", *([config] if passes else [])) for model in models]
+            return {"messages": said[-1:]}
+
+    return StateGraph(MessagesState).add_node("node", Node()).add_edge(START, "node")
+
+
+def tokens(runner: Runner, graph: Any, config: Any = None, **options: Any) -> list[tuple[str, str]]:
+    chunks = runner.stream(graph, {"messages": []}, config, stream_mode="messages", **options)
+    return [(said.content, metadata["langgraph_node"]) for said, metadata in chunks]
+
+
+@pytest.mark.parametrize("passes", [False, True])
+def test_tokens_of_a_model_that_a_node_calls_are_shown(runner: Runner, passes: bool) -> None:
+    def silent() -> Any:
+        return scripted(AIMessage("not shown")).with_config(tags=["nostream"])
+
+    def loud() -> Any:
+        return scripted(AIMessage("one two", id="m")).with_config(tags=["joke"])
+
+    graph = calls(silent(), loud(), passes=passes).compile()
+    chunks = runner.stream(graph, {"messages": []}, {"tags": ["run"]}, stream_mode="messages")
+    assert [said.content for said, _ in chunks] == ["one", " ", "two"]
+    assert all(set(metadata["tags"]) == {"run", "joke"} for _, metadata in chunks)
+    assert (
+        runner.invoke(calls(loud(), passes=passes).compile(), {"messages": []})["messages"][0].content
+        == "one two"
+    )
+
+
+def test_a_model_that_does_not_stream_is_shown_when_it_ends(runner: Runner) -> None:
+    whole = [
+        scripted(AIMessage(word)).model_copy(update={"disable_streaming": True}) for word in ("a b", "c d")
+    ]
+    assert tokens(runner, calls(*whole).compile()) == [("a b", "node"), ("c d", "node")]
+
+
+def test_models_in_a_graph_inside_are_shown_with_subgraphs_alone(runner: Runner) -> None:
+    def graph() -> Any:
+        inner = calls(scripted(AIMessage("in side")), passes=True).compile()
+        return StateGraph(MessagesState).add_node("outer", inner).add_edge(START, "outer").compile()
+
+    assert [said for said, _ in tokens(runner, graph())] == ["in side"]  # what the node has returned
+    chunks = runner.stream(graph(), {"messages": []}, stream_mode="messages", subgraphs=True)
+    assert [(namespace[0].split(":")[0], said.content) for namespace, (said, _) in chunks] == [
+        ("outer", word) for word in ("in", " ", "side")
+    ]
+
+
+@pytest.mark.parametrize("passes", [False, True])
+def test_callbacks_of_a_run_hear_the_models_that_nodes_call(runner: Runner, passes: bool) -> None:
+    heard: list[Any] = []
+
+    class Handler(BaseCallbackHandler):
+        def on_chat_model_start(
+            self, *given: Any, tags: Any = None, metadata: Any = None, **more: Any
+        ) -> None:
+            heard.append((tags, metadata["langgraph_node"], metadata["mine"]))
+
+    config: Any = {"callbacks": [Handler()], "tags": ["run"], "metadata": {"mine": 1}, "run_id": uuid4()}
+    graph = calls(scripted(*map(AIMessage, "abc")), passes=passes).compile()
+    runner.invoke(graph, {"messages": []}, config)
+    assert tokens(runner, graph, config) == [("b", "node")]
+    assert heard == [(["run"], "node", 1)] * 2
+    scripted(AIMessage("d")).invoke("outside of a run")
+    assert len(heard) == 2
+
+
+def test_an_agent_shows_what_its_model_says_once(runner: Runner) -> None:
+    agent = Agent(LangChainModel(scripted(AIMessage("one two"))), callback_handler=None)
+    graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent").compile()
+    chunks = runner.stream(graph, {"messages": ["go"]}, stream_mode="messages", subgraphs=True)
+    assert "".join(said["content"][0]["text"] for _, (said, _) in chunks) == "one two"
 
 
 def test_a_streamed_message_is_kept_whole(config: RunnableConfig) -> None:

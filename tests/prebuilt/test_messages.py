@@ -15,11 +15,11 @@ from graphkit.prebuilt import create_react_agent
 from graphkit_checkpoint.serde import pack, unpack
 from graphkit_prebuilt.content import tool_result
 from graphkit_prebuilt.react.chat import ChatMessage, add_chat_messages
+from graphkit_prebuilt.react.converse import converse_of
 from graphkit_prebuilt.react.reading import (
     UNANSWERED,
     calls_of,
     completed,
-    converse_of,
     last_answer,
     style_of,
 )

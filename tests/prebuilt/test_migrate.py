@@ -48,7 +48,7 @@ def ran(*arguments: Any) -> tuple[int, str, str]:
         ("from langgraph import graph", "from graphkit import graph"),
         (
             "from langgraph.graph.state import CompiledStateGraph",
-            "from graphkit.compiled import CompiledGraph as CompiledStateGraph",
+            "from graphkit.graph.state import CompiledStateGraph",
         ),
         (
             "from langgraph.pregel import Pregel as P",
@@ -159,7 +159,7 @@ def test_an_import_is_taken_apart_where_names_go_different_ways() -> None:
         (
             "import langgraph.graph\nfrom langgraph.graph.state import CompiledStateGraph\n"
             "import langgraph.pregel.remote",
-            "import graphkit.graph\nfrom graphkit.compiled import CompiledGraph as CompiledStateGraph\n"
+            "import graphkit.graph\nfrom graphkit.graph.state import CompiledStateGraph\n"
             "import langgraph.pregel.remote",
             [(3, "langgraph.pregel.remote")],
         ),

@@ -16,9 +16,11 @@ from graphkit.errors import InvalidResponseError, StructuredOutputException
 from graphkit.graph.message import REMOVE_ALL_MESSAGES, RemoveMessage, add_messages
 from graphkit.managed import RemainingSteps
 from graphkit.models.scripted import ScriptedModel, ToolCall, Turn
-from graphkit.prebuilt import ToolNode, create_react_agent
+from graphkit.prebuilt import InjectedStore, ToolNode, create_react_agent
 from graphkit.prebuilt.chat_agent_executor import AgentState
 from graphkit.runtime import Runtime
+from graphkit.store.base import BaseStore
+from graphkit.store.memory import InMemoryStore
 from graphkit.types import Command, RunnableConfig, interrupt
 from tests.conftest import Runner
 from tests.prebuilt.conftest import Agent, agent_of, results, said
@@ -388,9 +390,10 @@ def test_a_structured_response_that_does_not_fit() -> None:
         agent_of(["x", "no"], response_format=Answer).invoke(said("go"))
 
 
-def test_too_few_steps_for_calls_of_tools() -> None:
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_too_few_steps_for_calls_of_tools(limit: int) -> None:
     graph = agent_of([SUM] * 9, [add])
-    values = graph.invoke(said("go"), {"recursion_limit": 3})
+    values = graph.invoke(said("go"), {"recursion_limit": limit})
     assert values["messages"][-1].content == "Sorry, need more steps to process this request."
     assert values["messages"][-1].tool_calls == []
 
@@ -445,6 +448,22 @@ def test_a_state_without_the_keys_that_are_needed() -> None:
         create_react_agent(ScriptedModel([]), [], state_schema=WithUser, response_format=Answer)
 
 
+def test_its_store_is_that_of_its_prompt_and_its_tools(runner: Runner) -> None:
+    def told(state: Any, store: BaseStore) -> Any:
+        found = store.get(("people",), "ada")
+        return [{"role": "system", "content": found.value["name"] if found else "nobody"}, *state["messages"]]
+
+    def remember(name: str, store: Annotated[BaseStore, InjectedStore()]) -> str:
+        """Remember somebody."""
+        store.put(("people",), "ada", {"name": name})
+        return "remembered"
+
+    model = ScriptedModel([ToolCall("remember", {"name": "Ada"}), "done"])
+    graph = create_react_agent(model, [remember], prompt=told, store=InMemoryStore())
+    assert results(runner.invoke(graph, said("go"))) == ["remembered"]
+    assert [request.system_prompt for request in model.requests] == ["nobody", "Ada"]
+
+
 # --- Breakpoints --------------------------------------------------------------------------------------------
 
 
@@ -460,6 +479,13 @@ def test_a_breakpoint_before_the_tools_and_an_edit_of_the_call(
     runner.update_state(graph, config, {"messages": [edited]})
     assert runner.get_state(graph, config).next == ("tools",)
     assert results(runner.invoke(graph, None, config)) == ["42"]
+
+
+def test_a_breakpoint_after_the_model(agent: Agent, runner: Runner, config: RunnableConfig) -> None:
+    graph = agent([SUM, "done"], [add], interrupt_after=["agent"])
+    assert results(runner.invoke(graph, said("go"), config)) == []
+    values = runner.invoke(graph, None, config)
+    assert (results(values), values["messages"][-1].content) == (["3"], "done")
 
 
 # --- What goes wrong ----------------------------------------------------------------------------------------

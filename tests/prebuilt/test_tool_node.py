@@ -197,6 +197,21 @@ def test_state_store_and_runtime(runner: Runner) -> None:
     assert [known.tool_name for known in runtime.tools] == ["look"]
 
 
+def test_calls_side_by_side_are_shown_as_what_the_node_returns(runner: Runner) -> None:
+    graph = graph_of(ToolNode([add, later]), calls(("later", {"word": "x"}), ("add", {"a": 1, "b": 2})))
+    chunks = runner.stream(graph, GO, stream_mode=["updates", "tasks", "messages"])
+    updates = [chunk for mode, chunk in chunks if mode == "updates"]
+    assert [list(chunk) for chunk in updates] == [["agent"], ["tools"], ["agent"]]
+    assert contents(updates[1]["tools"]) == ["x, later", "3"]
+    assert [chunk["name"] for mode, chunk in chunks if mode == "tasks"][2:4] == ["tools", "tools"]
+    said = [(about["langgraph_node"], message["content"]) for mode, (message, about) in _messages(chunks)]
+    assert said == [("agent", ""), ("tools", "x, later"), ("tools", "3")]
+
+
+def _messages(chunks: list[Any]) -> list[Any]:
+    return [chunk for chunk in chunks if chunk[0] == "messages"]
+
+
 def test_a_tool_may_write_to_the_stream(runner: Runner) -> None:
     def loud(runtime: ToolRuntime) -> str:
         """Write."""

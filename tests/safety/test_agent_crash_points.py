@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import make_url
 
 from graphkit import Agent, tool
-from graphkit.engine import crew
+from graphkit.engine import recording
 from graphkit.hooks import BeforeToolCallEvent, HookEvent
 from graphkit.models import ScriptedModel, ToolCall
 from graphkit.session import SessionManager
@@ -48,7 +48,7 @@ class Scene:
 
     def __init__(self, database: str, colour: str, heard: bool, witness: Witness) -> None:
         # One task at a time, recorded at once: then every conversation reaches the same points.
-        crew.BATCH_DELAY = 0.0
+        recording.BATCH_DELAY = 0.0
         AgentThread.config = property(one_by_one)  # type: ignore[method-assign, assignment]
         self.saver = open_saver(database)
         self.colour, self.heard, self.witness = colour, heard, witness

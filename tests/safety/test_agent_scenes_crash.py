@@ -21,7 +21,7 @@ import pytest
 from sqlalchemy import make_url
 
 from graphkit import Agent, tool
-from graphkit.engine import crew
+from graphkit.engine import recording
 from graphkit.hooks import BeforeToolCallEvent
 from graphkit.middleware import ExecuteToolsStage
 from graphkit.models import ScriptedModel, ToolCall
@@ -82,7 +82,7 @@ class Scene:
     `crowded` a tool waits until all three run."""
 
     def __init__(self, database: str, kind: Kind, witness: Witness, crowded: bool = False) -> None:
-        crew.BATCH_DELAY = 0.0
+        recording.BATCH_DELAY = 0.0
         if kind.is_halted:  # one task at a time: then every turn reaches the same points
             AgentThread.config = property(one_by_one)  # type: ignore[method-assign, assignment]
             TeamRequest.config = property(one_by_one)  # type: ignore[method-assign, assignment]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from graphkit.engine import crew
+from graphkit.engine import recording
 from tests.faults import When, Witness, die_at, fork_child, points
 from tests.safety.conftest import Report
 from tests.safety.figures import SCALE
@@ -36,7 +36,7 @@ class Episodes:
 
     def graph(self) -> Any:
         # Finished tasks are recorded at once: then every run reaches the same points.
-        crew.BATCH_DELAY = 0.0
+        recording.BATCH_DELAY = 0.0
         builder = self.scenario.build(Cast(self.colour, self.witness), self.folder)
         return builder.compile(open_saver(self.database))
 

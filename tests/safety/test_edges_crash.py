@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphkit.engine import crew
+from graphkit.engine import recording
 from graphkit.types import RunnableConfig
 from tests.conftest import Runner
 from tests.engine.programs import ask, graph, here
@@ -30,7 +30,7 @@ class Episodes:
 
     def graph(self, name: str) -> Any:
         """`pays` keeps what it has paid for and asks; `works` amends and finishes; `last` runs after both."""
-        crew.BATCH_DELAY = 0.0
+        recording.BATCH_DELAY = 0.0
 
         def note(effect: str) -> None:
             self.witness.note(f"{name} {effect}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graphkit import Command, entrypoint, interrupt, task
-from graphkit.engine import crew
+from graphkit.engine import recording
 from graphkit.types import RunnableConfig
 from tests.faults import PATIENCE, When, Witness, die_at, fork_child, points
 from tests.safety.scenes import open_saver, thread
@@ -84,13 +84,13 @@ def finish(colour: str, flow: Any, config: RunnableConfig) -> Any:
 
 
 def run_whole(colour: str, database: str, path: str, name: str) -> list[str]:
-    crew.BATCH_DELAY = 0.0
+    recording.BATCH_DELAY = 0.0
     flow = workflow(colour, database, Witness(path))
     return points(flow.checkpointer.engine, lambda: finish(colour, flow, thread(name)))
 
 
 def die(colour: str, database: str, path: str, name: str, number: int, when: When) -> None:
-    crew.BATCH_DELAY = 0.0
+    recording.BATCH_DELAY = 0.0
     flow = workflow(colour, database, Witness(path))
     die_at(flow.checkpointer.engine, number, when)
     finish(colour, flow, thread(name))

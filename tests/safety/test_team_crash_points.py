@@ -20,7 +20,7 @@ import pytest
 from sqlalchemy import make_url
 
 from graphkit import Agent, tool
-from graphkit.engine import crew
+from graphkit.engine import recording
 from graphkit.hooks import BeforeToolCallEvent, HookableEvent
 from graphkit.models import ScriptedModel, ToolCall
 from graphkit.multiagent import GraphBuilder, MultiAgentBase, Swarm
@@ -59,7 +59,7 @@ class Scene:
 
     def __init__(self, database: str, kind: Kind, witness: Witness) -> None:
         # One task at a time, recorded at once: then every turn reaches the same points.
-        crew.BATCH_DELAY = 0.0
+        recording.BATCH_DELAY = 0.0
         TeamRequest.config = property(one_by_one)  # type: ignore[method-assign, assignment]
         self.saver = open_saver(database)
         self.kind, self.witness = kind, witness

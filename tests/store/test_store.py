@@ -595,6 +595,39 @@ def test_a_write_sweeps_when_the_interval_has_passed(open_store: OpenStore, cloc
     assert other.sweep_ttl() == 0
 
 
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_sweeper_by_the_names_that_langgraph_has(open_store: OpenStore, clock: Clock, colour: str) -> None:
+    """Writes sweep, from when it is started until it is stopped."""
+    store = open_store(ttl={"default_ttl": 1})
+    other = store if isinstance(store, InMemoryStore) else open_store()
+
+    def sweeper(call: str, *args: Any) -> None:
+        async def awaited() -> None:
+            await getattr(store, call)(*args)
+
+        if colour == "async":
+            asyncio.run(awaited())
+        else:
+            assert getattr(store, call)(*args)
+
+    def left_by_a_write() -> int:
+        store.put(DOCS, "k", {})
+        clock.minutes(6)
+        store.put(DOCS, "kept", {}, ttl=None)
+        return int(other.sweep_ttl())
+
+    assert left_by_a_write() == 1
+    sweeper("start_ttl_sweeper")  # every five minutes
+    assert left_by_a_write() == 0
+    sweeper("start_ttl_sweeper", 60)
+    assert left_by_a_write() == 1
+    sweeper("stop_ttl_sweeper", 1.0)
+    clock.minutes(120)
+    assert left_by_a_write() == 1
+    with pytest.raises(ValueError, match="minutes"):
+        store.start_ttl_sweeper(-1)
+
+
 @pytest.mark.parametrize("ttl", [0, -1, math.nan, math.inf, 1e11, True, "5", 10**400], ids=ascii)
 def test_a_bad_ttl_is_refused(calls: Calls, ttl: Any) -> None:
     with pytest.raises(ValueError, match="minutes"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import create_engine
 from sqlalchemy import exc as sql_errors
-from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS
@@ -50,7 +50,7 @@ def engine_of(location: Location, timeout: float, owner: str, *, one_connection:
             f"aiosqlite, not a {type(location).__name__}"
         )
     text = os.fspath(location)
-    url = make_url(text) if text.startswith("sqlite:") else make_url("sqlite://").set(database=text)
+    url = make_url(text) if text.startswith("sqlite:") else URL.create("sqlite", database=text)
     alone = one_connection or url.database in (None, "", ":memory:")
     return create_engine(
         url,

@@ -56,6 +56,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECONDS: Final = 1_000_000
 MAX_MINUTES: Final = 1e10
 """Some 19,000 years: with it no time overflows the 64 bits of a column."""
+SWEEP_MINUTES: Final = 5.0
+"""How often a sweeper that was started without an interval is at work, as LangGraph's."""
 
 
 class Place(NamedTuple):
@@ -207,6 +209,7 @@ class RowStore(BaseStore):
             raise NotImplementedError("there is no vector index; leave out index, and search with a filter")
         self.ttl_config = _checked_config(ttl)
         self._clock = clock
+        self._sweep_interval = (self.ttl_config or {}).get("sweep_interval_minutes")
         self._swept_at = -math.inf
         self.lock = threading.Lock()  # held by who uses the rows, where only one may at a time
         self._worker = Worker("graphkit-store")
@@ -263,6 +266,22 @@ class RowStore(BaseStore):
     async def asweep_ttl(self) -> int:
         return await self._off_loop(self.sweep_ttl)
 
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Awaitable[None]:
+        """From now on a write removes the items that have expired, at most this often (default: as often as the
+        store's `ttl` says, or every 5 minutes). LangGraph's name; there is no thread, and no read shows these items
+        either way. Done when this returns, and may be awaited."""
+        minutes = sweep_interval_minutes
+        if minutes is None:
+            minutes = (self.ttl_config or {}).get("sweep_interval_minutes") or SWEEP_MINUTES
+        _microseconds(minutes)
+        self._sweep_interval = minutes
+        return Done()
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Awaitable[None]:
+        """From now on only `sweep_ttl` removes expired items. There is nothing to wait for."""
+        self._sweep_interval = None
+        return Done()
+
     def _carry_out(self, plan: Plan) -> list[Result]:
         read: list[Row] = []
         with self._rows("write" if plan.puts else "read") as rows:
@@ -304,7 +323,7 @@ class RowStore(BaseStore):
         written = [_row(put, known.get(put.place), now) for put in puts.values() if put.body is not None]
         if written:
             rows.put(written)
-        interval = (self.ttl_config or {}).get("sweep_interval_minutes")
+        interval = self._sweep_interval
         if interval is not None and now - self._swept_at >= _microseconds(interval):
             rows.sweep(now)
             self._swept_at = now

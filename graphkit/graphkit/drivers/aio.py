@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 import time
 import types
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 from graphkit.drivers.buffer import Buffer
 from graphkit.drivers.execute import aexecute, execute
@@ -23,6 +24,8 @@ from graphkit_checkpoint.base import BaseCheckpointSaver
 
 Reply = tuple[Attempt, Outcome | News]
 
+_OUTCOMES = frozenset(get_args(Outcome))
+
 
 class AsyncDriver:
     """Drives one kernel on the running loop. The kernel's return value is left in `result`."""
@@ -30,7 +33,9 @@ class AsyncDriver:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.loop = asyncio.get_running_loop()
-        self.arrivals: asyncio.Queue[tuple[Attempt | None, Any]] = asyncio.Queue()
+        self.arrivals: deque[tuple[Attempt | None, Any]] = deque()
+        self.waiter: asyncio.Future[None] | None = None
+        self.posted: deque[News] = deque()
         self.buffer = Buffer()
         self.thread = threading.get_ident()
         self.futures: dict[Attempt, asyncio.Future[Outcome]] = {}
@@ -74,17 +79,25 @@ class AsyncDriver:
         if not self.buffer.enter(attempt):
             return
         if threading.get_ident() == self.thread:
-            self.arrivals.put_nowait((attempt, event))
+            self._put(attempt, event)
         else:
             self.post(attempt, event)
 
     def post(self, attempt: Attempt, news: News) -> None:
         """Tell the kernel something of an attempt that runs. Called by nodes, in any thread."""
+        self.posted.append(news)
         with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the run is over
             self.loop.call_soon_threadsafe(self._arrive, attempt, news)
 
+    def _put(self, attempt: Attempt | None, arrived: Any) -> None:
+        """Called on the loop."""
+        self.arrivals.append((attempt, arrived))
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
     def _arrive(self, attempt: Attempt, news: News) -> None:
-        self.arrivals.put_nowait((attempt, news))
+        self.posted.popleft()
+        self._put(attempt, news)
         if self.running is not None and self.pump is None and type(news) is Called:
             self.pump = self.loop.create_task(self._pump())
 
@@ -175,7 +188,7 @@ class AsyncDriver:
     async def _end_pump(self) -> None:
         """Raises what the kernel has raised in the meantime."""
         assert self.pump is not None
-        self.arrivals.put_nowait((None, AtRest))
+        self._put(None, AtRest)
         pump, self.pump = self.pump, None
         try:
             await self._finished(pump)
@@ -218,15 +231,25 @@ class AsyncDriver:
             return await self._run_inline(first)
         for attempt in attempts:
             future = self.futures[attempt] = self._submit(attempt)
-            future.add_done_callback(
-                lambda future, attempt=attempt: self.arrivals.put_nowait((attempt, future))  # type: ignore[misc]
-            )
+            future.add_done_callback(functools.partial(self._ended, attempt))
         return None
+
+    def _ended(self, attempt: Attempt, future: asyncio.Future[Outcome]) -> None:
+        if attempt in self.futures:
+            self._put(attempt, future)
+
+    async def _make(self, attempt: Attempt) -> Outcome:
+        """An attempt in a task of its own. It tells of its end itself: a callback is one turn of the loop later, and
+        is for a task that is cancelled or breaks."""
+        outcome = await aexecute(attempt)
+        if not self.posted:  # or the end would be there before what a thread has just told of it
+            self._put(attempt, outcome)
+        return outcome
 
     def _submit(self, attempt: Attempt) -> asyncio.Future[Outcome]:
         pool = self.session.pool_for(attempt)
         if _runs_on_loop(attempt) and pool is None:
-            return self.loop.create_task(aexecute(attempt), context=context_of(attempt))
+            return self.loop.create_task(self._make(attempt), context=context_of(attempt))
         pool = pool or pool_at(attempt.scope.depth)
         if isinstance(pool, (NodePool, ThreadPoolExecutor)):
             return self.loop.run_in_executor(pool, context_of(attempt).run, execute, attempt)
@@ -247,22 +270,31 @@ class AsyncDriver:
     async def _next(self, until: float | None) -> Reply | None:
         self._raise_if_cancelled()
         while True:
-            if until is None:
-                whose, arrived = await self.arrivals.get()
-            else:
-                try:
-                    async with asyncio.timeout(max(0.0, until + self.away - time.monotonic())):
-                        whose, arrived = await self.arrivals.get()
-                except TimeoutError:
-                    return None
+            if not self.arrivals and not await self._arrival(until):
+                return None
+            whose, arrived = self.arrivals.popleft()
             if whose is None:
                 raise arrived
-            if not isinstance(arrived, asyncio.Future):
-                if type(arrived) in EVENTS:
-                    self.buffer.leave()
-                return whose, arrived
-            if self.futures.pop(whose, None) is not None:
-                return whose, outcome_of(arrived)
+            if type(arrived) in _OUTCOMES or isinstance(arrived, asyncio.Future):
+                if self.futures.pop(whose, None) is not None:
+                    return whose, outcome_of(arrived) if isinstance(arrived, asyncio.Future) else arrived
+                continue
+            if type(arrived) in EVENTS:
+                self.buffer.leave()
+            return whose, arrived
+
+    async def _arrival(self, until: float | None) -> bool:
+        """Wait for something to arrive. False once the timer has passed `until`."""
+        self.waiter = self.loop.create_future()
+        if until is None:
+            await self.waiter
+            return True
+        try:
+            async with asyncio.timeout(max(0.0, until + self.away - time.monotonic())):
+                await self.waiter
+        except TimeoutError:
+            return False
+        return True
 
     async def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
         stopped, waking = [], []

@@ -66,7 +66,8 @@ class Buffer:
     def close(self) -> None:
         """The run is over."""
         self._closed = True  # first: whoever enters looks at it afterwards
-        self.wake()
+        if self._used is not None:
+            self.wake()
 
     def _may_wait(self) -> bool:
         if threading.get_ident() == self._consumer:

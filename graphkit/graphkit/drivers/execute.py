@@ -7,15 +7,14 @@ forms only call them.
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import functools
 import inspect
 import warnings
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from graphkit.drivers.pools import pool_at, run_in_standing_loop
+from graphkit.drivers.loops import run_in_standing_loop
+from graphkit.drivers.pools import in_thread
 from graphkit.drivers.session import Abandoned
 from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Outcome, Target
 from graphkit.engine.loop import ChildCommand
@@ -48,6 +47,7 @@ _NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool, Command})
 def execute(attempt: Attempt) -> Outcome:
     """Run an attempt in this thread. Raises only what is nobody's outcome (`KeyboardInterrupt`, `SystemExit`)."""
     frame = attempt.frame = Frame(attempt)
+    mark = _langchain().entered(frame) if attempt.scope.heard else None
     token = current.set(frame)
     steps = _steps(attempt, frame)
     try:
@@ -69,6 +69,8 @@ def execute(attempt: Attempt) -> Outcome:
             frame.inside.wait(PATIENCE)
         raise
     finally:
+        if mark is not None:
+            _langchain().left(mark)
         current.reset(token)
         attempt.frame = None
 
@@ -76,6 +78,7 @@ def execute(attempt: Attempt) -> Outcome:
 async def aexecute(attempt: Attempt) -> Outcome:
     """Run an attempt on the running loop; a blocking error handler runs in a thread."""
     frame = attempt.frame = Frame(attempt)
+    mark = _langchain().entered(frame) if attempt.scope.heard else None
     token = current.set(frame)
     steps = _steps(attempt, frame)
     try:
@@ -85,7 +88,9 @@ async def aexecute(attempt: Attempt) -> Outcome:
                 if callee.acall is not None:
                     value = await callee.acall(*args, **kwargs)
                 elif not callee.brief:
-                    value = await _in_thread(attempt, callee, args, kwargs)
+                    value = await in_thread(attempt.scope.depth, callee.call, *args, **kwargs)  # type: ignore[arg-type]
+                    if inspect.isawaitable(value):
+                        value = await value
                 else:
                     value = callee.call(*args, **kwargs)  # type: ignore[misc]
                     if type(value) not in _NEVER_AWAITED and inspect.isawaitable(value):
@@ -104,16 +109,16 @@ async def aexecute(attempt: Attempt) -> Outcome:
         await frame.asettle()
         raise
     finally:
+        if mark is not None:
+            _langchain().left(mark)
         current.reset(token)
         attempt.frame = None
 
 
-async def _in_thread(attempt: Attempt, callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    assert callee.call is not None
-    pool, context = pool_at(attempt.scope.depth), contextvars.copy_context()
-    work = functools.partial(context.run, callee.call, *args, **kwargs)
-    value = await asyncio.get_running_loop().run_in_executor(pool, work)
-    return await value if inspect.isawaitable(value) else value
+def _langchain() -> Any:
+    from graphkit import langchain
+
+    return langchain
 
 
 def _steps(attempt: Attempt, frame: Frame) -> Steps:
@@ -148,7 +153,9 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
         if output.parent is None:
             for branch in node.branches:
                 writes = output.writes if frame.keeping is None else [*frame.amends, *output.writes]
-                chosen = yield _call(branch.callee, frame, _seen(attempt, branch, writes))
+                callee = branch.callee
+                inject = injected(callee.inject, frame) if callee.inject else _NOTHING
+                chosen = yield callee, (_seen(attempt, branch, writes),), inject
                 output.targets += _chosen(branch, chosen, attempt)
     except asyncio.CancelledError as error:
         if attempt.stopped or _is_cancelled():
@@ -163,12 +170,16 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     outcome: Outcome
     if problem is not None:
         outcome = _raised(attempt, frame, problem, late)
+        problem = None  # its traceback knows this function
     elif (frame.raised or frame.inside is not None) and frame.waits:
         outcome = _swallowed(attempt, frame, late)
     elif output.parent is not None:
         outcome = ForParent(output.parent, output.writes, frame.events)
     else:
-        outcome = Done(output.writes, output.targets, frame.events, chosen=len(output.targets) - own)
+        # Empty lists are left behind: a thousand tasks are much for the garbage collector to look at.
+        outcome = Done(
+            output.writes, output.targets or (), frame.events or (), chosen=len(output.targets) - own
+        )
         if output.resume is not None:
             outcome.resume = output.resume
     outcome.keeping = frame.keeping
@@ -191,10 +202,10 @@ def _call(callee: Callee, frame: Frame, *args: Any) -> Call:
 def _seen(attempt: Attempt, branch: Branch, writes: Any) -> Any:
     """The state as the branch sees it: with the node's own writes applied."""
     assert attempt.state is not None
-    channels, view = attempt.state
+    channels, view, steps_left = attempt.state
     seen, shape = preview(channels, view, writes), branch.shape
     if not shape.is_complete:
-        seen = shape.of(seen)
+        seen = shape.of(seen, steps_left)
     return seen if shape.build is None else shape.instance(seen)
 
 
@@ -204,8 +215,7 @@ def _chosen(branch: Branch, chosen: Any, attempt: Attempt) -> list[Target]:
     options = chosen if isinstance(chosen, (list, tuple)) else [chosen]
     if branch.path_map is not None:
         options = [_mapped(branch, option, attempt) for option in options]
-    where = f"the branch {branch.callee.name!r} of node {attempt.node.name!r}"
-    return checked_targets(options, where, attempt.words.nodes)
+    return checked_targets(options, attempt.node.name, attempt.words.nodes, branch.callee.name)
 
 
 def _mapped(branch: Branch, option: Any, attempt: Attempt) -> Any:

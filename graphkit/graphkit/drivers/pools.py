@@ -1,7 +1,7 @@
-"""What outlives a run: the pools that blocking nodes run in, and the loop that serves async nodes of sync runs.
+"""The pools that blocking nodes run in. They outlive a run.
 
-A graph that is called inside a node uses the pool and the loop one level down, so tasks only ever wait for tasks
-of a deeper level: nested fan-outs cannot starve each other, and no loop waits for itself.
+A graph that is called inside a node uses the pool one level down, so tasks only ever wait for tasks of a deeper level:
+nested fan-outs cannot starve each other.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -26,6 +26,49 @@ _pools: dict[tuple[int, int], NodePool] = {}
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+class Work(Protocol):
+    """What a thread of a pool does, and then tells whoever wants to know. Nothing of it raises."""
+
+    def run(self) -> bool:
+        """Do it. False if nobody wants it any more."""
+
+    def report(self) -> None:
+        """It is done: say so."""
+
+    def refuse(self, error: RuntimeError) -> None:
+        """There is no thread for it: say so."""
+
+
+class _Promised(Generic[T]):
+    """Work with a future."""
+
+    __slots__ = ("_error", "_fn", "_future", "_result")
+
+    def __init__(self, future: Future[T], fn: Callable[[], T]) -> None:
+        self._future = future
+        self._fn = fn
+        self._error: BaseException | None = None
+
+    def run(self) -> bool:
+        if not self._future.set_running_or_notify_cancel():
+            return False
+        try:
+            self._result = self._fn()
+        except BaseException as error:
+            self._error = error
+        return True
+
+    def report(self) -> None:
+        if self._error is None:
+            self._future.set_result(self._result)
+        else:
+            self._future.set_exception(self._error)
+
+    def refuse(self, error: RuntimeError) -> None:
+        if self._future.set_running_or_notify_cancel():
+            self._future.set_exception(error)
 
 
 class NodePool(Executor):
@@ -39,7 +82,7 @@ class NodePool(Executor):
     """
 
     def __init__(self, workers: int, name: str) -> None:
-        self._work: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._work: deque[Work] = deque()
         self._asleep: list[threading.Lock] = []
         self._waking = False  # one has been called that has not come yet
         self._ending = False  # one gives away a result, and comes for more work then
@@ -49,10 +92,14 @@ class NodePool(Executor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
-        self._work.append((future, functools.partial(fn, **kwargs) if kwargs else fn, args))
+        self.take(_Promised(future, functools.partial(fn, *args, **kwargs)))
+        return future
+
+    def take(self, work: Work) -> None:
+        """`submit` for work that tells of its end by itself."""
+        self._work.append(work)
         if not (self._waking or self._ending):
             self._wake()
-        return future
 
     def _wake(self) -> None:
         """Call one more to work, unless one is on its way already: it will look for all there is."""
@@ -85,9 +132,7 @@ class NodePool(Executor):
                 return
         with suppress(IndexError):
             while True:
-                future, *_ = self._work.popleft()
-                if future.set_running_or_notify_cancel():
-                    future.set_exception(error)
+                self._work.popleft().refuse(error)
 
     def _serve(self) -> None:
         alarm = threading.Lock()
@@ -96,31 +141,21 @@ class NodePool(Executor):
             self._waking = False
             while self._work:
                 try:
-                    future, fn, args = self._work.popleft()
+                    work = self._work.popleft()
                 except IndexError:  # another one was quicker
                     break
                 if self._work and not self._waking:
                     self._wake()
-                self._run(future, fn, args)
-                del future, fn, args  # a waiting thread holds on to nothing
+                if work.run():
+                    self._ending = True
+                    work.report()
+                    self._ending = False
+                del work  # a waiting thread holds on to nothing
             with self._changing:
                 if self._work:
                     continue
                 self._asleep.append(alarm)
             alarm.acquire()
-
-    def _run(self, future: Future[T], fn: Callable[..., T], args: tuple[Any, ...]) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = fn(*args)
-        except BaseException as error:
-            self._ending = True
-            future.set_exception(error)
-        else:
-            self._ending = True
-            future.set_result(result)
-        self._ending = False
 
 
 def pool_at(depth: int) -> NodePool:
@@ -133,77 +168,48 @@ def pool_at(depth: int) -> NodePool:
     return pool
 
 
-@functools.lru_cache(maxsize=64)
-def _loop_of(pid: int, depth: int) -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="graphkit-loop", daemon=True).start()
-    return loop
+class _Trip(Generic[T]):
+    """Work that a coroutine waits for."""
 
+    __slots__ = ("_fn", "_loop", "back", "error", "result")
 
-class LoopFuture(Future[T]):
-    """The result of a coroutine on the standing loop; cancelling it cancels the coroutine."""
+    def __init__(self, fn: Callable[[], T]) -> None:
+        self._fn = fn
+        self._loop = asyncio.get_running_loop()
+        self.back: asyncio.Future[None] = self._loop.create_future()
+        self.error: BaseException | None = None
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self.loop = loop
-        self.task: asyncio.Task[T | _Ending] | None = None
-
-    def stop(self) -> None:
-        """Cancel the coroutine. It has ended when this future is done."""
-        self.loop.call_soon_threadsafe(lambda: self.task and self.task.cancel())
-
-
-class _Ending:
-    """`SystemExit` or `KeyboardInterrupt` from a coroutine: raised there they would end the loop for everybody."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def standing_loop(depth: int) -> asyncio.AbstractEventLoop:
-    """The loop for async nodes of sync runs at this nesting depth; a deeper one may keep this one waiting."""
-    with _lock:
-        return _loop_of(os.getpid(), depth)
-
-
-def submit_to_loop(
-    work: Coroutine[Any, Any, T], depth: int, context: contextvars.Context | None = None
-) -> LoopFuture[T]:
-    """Start a coroutine on the standing loop, with this thread's context unless another is given."""
-    context, loop = context or contextvars.copy_context(), standing_loop(depth)
-    future: LoopFuture[T] = LoopFuture(loop)
-
-    async def guarded() -> T | _Ending:
+    def run(self) -> bool:
+        if self.back.cancelled():
+            return False
         try:
-            return await work
-        except (KeyboardInterrupt, SystemExit) as error:
-            return _Ending(error)
+            self.result = self._fn()
+        except BaseException as error:
+            self.error = error
+        return True
 
-    def start() -> None:
-        future.task = loop.create_task(guarded(), context=context)
-        future.task.add_done_callback(ended)
+    def report(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(self._arrive)
 
-    def ended(task: asyncio.Task[T | _Ending]) -> None:
-        work.close()  # it has not begun if the task was cancelled before its first step
-        _settle(future, task)
+    def refuse(self, error: RuntimeError) -> None:
+        self.error = error
+        self.report()
 
-    loop.call_soon_threadsafe(start)
-    return future
-
-
-def _settle(future: Future[T], task: asyncio.Task[T | _Ending]) -> None:
-    if task.cancelled():
-        future.set_exception(asyncio.CancelledError("the node's coroutine was cancelled"))
-    elif (error := task.exception()) is not None:
-        future.set_exception(error)
-    elif isinstance(result := task.result(), _Ending):
-        future.set_exception(result.error)
-    else:
-        future.set_result(result)
+    def _arrive(self) -> None:
+        if not self.back.done():
+            self.back.set_result(None)
 
 
-def run_in_standing_loop(work: Awaitable[T], depth: int) -> T:
-    async def awaited() -> T:
-        return await work
-
-    return submit_to_loop(awaited(), depth).result()
+async def in_thread(depth: int, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function that blocks, in a thread of the pool at this depth, with a copy of this context. What it raises
+    is raised. One that has been begun goes on when this is cancelled."""
+    trip = _Trip(functools.partial(contextvars.copy_context().run, fn, *args, **kwargs))
+    pool_at(depth).take(trip)
+    await trip.back
+    if trip.error is None:
+        return trip.result
+    try:
+        raise trip.error  # not by the future, which carries no `StopIteration`
+    finally:
+        del trip  # its error leads here

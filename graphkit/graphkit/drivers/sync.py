@@ -9,12 +9,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from graphkit.drivers.buffer import Buffer
+from graphkit.drivers.errand import Errand
 from graphkit.drivers.execute import aexecute, execute
-from graphkit.drivers.pools import LoopFuture, NodePool, pool_at, submit_to_loop
+from graphkit.drivers.loops import LoopFuture, submit_to_loop
+from graphkit.drivers.pools import pool_at
 from graphkit.drivers.session import WAKING, Abandoned, AtRest, Kernel, Session, context_of, outcome_of
 from graphkit.engine import effects
 from graphkit.engine.attempt import Attempt, Called, Outcome
@@ -32,7 +34,7 @@ class SyncDriver:
         self.session = session
         self.arrivals: queue.SimpleQueue[tuple[Attempt | None, Any]] = queue.SimpleQueue()
         self.buffer = Buffer()
-        self.futures: dict[Attempt, Future[Outcome]] = {}
+        self.futures: dict[Attempt, Future[Outcome] | Errand] = {}
         self.saving: Future[None] | None = None
         self.kernel: Kernel | None = None
         self.running: Attempt | None = None
@@ -93,6 +95,8 @@ class SyncDriver:
                         reply = self._next(effect.until)  # type: ignore[union-attr]
                     elif effect is effects.NOW:
                         reply = time.time()
+                    elif kind is effects.Save:
+                        self._save(effect)  # type: ignore[arg-type]
                     else:
                         reply = self._obey(effect)
                 except AtRest:
@@ -178,17 +182,21 @@ class SyncDriver:
         first = attempts[0]
         if first.node.callee.call is not None and self.session.is_inline(first):
             return self._run_inline(first)
+        around = contextvars.copy_context()
         for attempt in attempts:
-            future = self.futures[attempt] = self._submit(attempt)
+            pool = self.session.pool_for(attempt)
+            if pool is None and not attempt.node.callee.is_async:
+                errand = self.futures[attempt] = Errand(attempt, around, self.arrivals.put)
+                pool_at(attempt.scope.depth).take(errand)
+                continue
+            future = self.futures[attempt] = self._submit(attempt, pool)
             future.add_done_callback(lambda future, attempt=attempt: self.arrivals.put((attempt, future)))  # type: ignore[misc]
         return None
 
-    def _submit(self, attempt: Attempt) -> Future[Outcome]:
-        pool, depth = self.session.pool_for(attempt), attempt.scope.depth
-        if attempt.node.callee.is_async and pool is None:
-            return submit_to_loop(aexecute(attempt), depth, context_of(attempt))
-        pool = pool or pool_at(depth)
-        if isinstance(pool, (NodePool, ThreadPoolExecutor)):
+    def _submit(self, attempt: Attempt, pool: Executor | None) -> Future[Outcome]:
+        if pool is None:
+            return submit_to_loop(aexecute(attempt), attempt.scope.depth, context_of(attempt))
+        if isinstance(pool, ThreadPoolExecutor):
             return pool.submit(context_of(attempt).run, execute, attempt)
         attempt.context = None  # it cannot leave the process
         return pool.submit(execute, attempt)
@@ -216,7 +224,7 @@ class SyncDriver:
                 return None
             if attempt_or_none is None:
                 raise arrived
-            if not isinstance(arrived, Future):
+            if not isinstance(arrived, (Errand, Future)):
                 if type(arrived) in EVENTS:
                     self.buffer.leave()
                 return attempt_or_none, arrived
@@ -224,7 +232,9 @@ class SyncDriver:
                 return attempt_or_none, outcome_of(arrived)
 
     def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
-        stopped, ending, waking = [], [], []
+        stopped: list[Attempt] = []
+        ending: list[Future[Outcome]] = []
+        waking: list[Future[Any]] = []
         for attempt in effect.attempts:
             woken = attempt.stop()
             future = self.futures.get(attempt)
@@ -235,7 +245,7 @@ class SyncDriver:
                 ending.append(future)
             elif not future.cancel():
                 if woken:
-                    waking.append(future)
+                    waking.append(future.ending() if isinstance(future, Errand) else future)
                 continue
             stopped.append(attempt)
         self.buffer.wake()

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from graphkit.constants import PUSH
+from graphkit.engine.identity import below
 from graphkit.types import RunnableConfig
+
+Path = tuple[str | int, ...]
 
 
 class Named(Protocol):
@@ -17,7 +20,7 @@ class Named(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def path(self) -> tuple[str | int, ...]: ...
+    def path(self) -> Path: ...
 
 
 class Name(NamedTuple):
@@ -25,7 +28,31 @@ class Name(NamedTuple):
 
     id: str
     name: str
-    path: tuple[str | int, ...]
+    path: Path
+
+
+def triggers_of(name: str, path: Path, joins: tuple[str, ...]) -> tuple[str, ...]:
+    """Why a task runs, in LangGraph's words: joins that are complete, an edge, a `Send` or a call."""
+    if joins:
+        return joins
+    return (f"branch:to:{name}",) if path[0] == "pull" and len(path) == 2 else (PUSH,)
+
+
+def whereabouts(name: str, step: int, path: Path, joins: tuple[str, ...], namespace: str) -> dict[str, Any]:
+    """Where a task runs, as the metadata that users of LangGraph look for. `namespace` is that of what runs inside
+    it."""
+    return {
+        "langgraph_step": step,
+        "langgraph_node": name,
+        "langgraph_triggers": triggers_of(name, path, joins),
+        "langgraph_path": path,
+        "langgraph_checkpoint_ns": namespace,
+    }
+
+
+def elsewhere(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that a task has passed on, without its whereabouts."""
+    return {key: value for key, value in metadata.items() if not key.startswith("langgraph_")}
 
 
 class About:
@@ -62,7 +89,7 @@ class About:
         return self._task.id
 
     @property
-    def path(self) -> tuple[str | int, ...]:
+    def path(self) -> Path:
         return self._task.path
 
     @property
@@ -71,11 +98,12 @@ class About:
 
     @property
     def triggers(self) -> tuple[str, ...]:
-        """Why it runs, in LangGraph's words: joins that are complete, an edge, a `Send` or a call."""
-        if self._joins:
-            return self._joins
-        path = self._task.path
-        return (f"branch:to:{self.name}",) if path[0] == "pull" and len(path) == 2 else (PUSH,)
+        return triggers_of(self.name, self._task.path, self._joins)
+
+    @property
+    def whereabouts(self) -> dict[str, Any]:
+        inside = below(self.namespace, self.name, self.id)
+        return whereabouts(self.name, self.step, self.path, self._joins, inside)
 
     @property
     def metadata(self) -> dict[str, Any]:

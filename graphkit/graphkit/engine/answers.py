@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphkit.engine.tasks import Task, answer_record, restore
+from graphkit.engine.attempt import Answer
+from graphkit.engine.tasks import Task, answer_record
 from graphkit.errors import InvalidResponseError
 from graphkit.types import Interrupt
 from graphkit_checkpoint.records import Pending
@@ -30,8 +31,12 @@ class Directed:
 register_type(Directed, name="graphkit:Directed")
 
 
-def directions(questions: Iterable[Interrupt], answers: Mapping[str, Any], namespace: str) -> list[Directed]:
-    """What answers, by question id, want changed in the graph of this namespace, in the order of the questions."""
+def directions(tasks: Iterable[Task], answers: Mapping[str, Any], namespace: str) -> list[Directed]:
+    """What answers to open questions of these tasks, by question id, want changed in the graph of this namespace, in
+    the order of the questions."""
+    if Directed not in map(type, answers.values()):
+        return []
+    questions = [question for task in tasks for question in task.open_questions]
     found = [answers[each.id] for each in questions if each.id in answers]
     return [
         one
@@ -42,13 +47,13 @@ def directions(questions: Iterable[Interrupt], answers: Mapping[str, Any], names
 
 def accepted(tasks: Sequence[Task], answers: Mapping[str, Any]) -> list[Pending]:
     """Give the tasks these answers, by question id; returns the records of them. Raises what `accept` raises."""
-    records = [
-        answer_record(task.id, question, accept(asked, answers[question]), mark)
-        for task in tasks
-        for question, (asked, mark) in task.questions.items()
-        if question in answers
-    ]
-    restore(tasks, records)
+    records = []
+    for task in tasks:
+        for question, (asked, mark) in task.questions.items():
+            if question in answers:
+                given = accept(asked, answers[question])
+                task.answers = {**task.answers, question: Answer(given, mark, asked.value)}
+                records.append(answer_record(task.id, question, given, mark))
     return records
 
 

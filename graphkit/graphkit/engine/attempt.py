@@ -6,7 +6,7 @@ be pickled if the user's functions and values can; live connections (`Scope.live
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The recorded answer to a question, with the fingerprint of what was asked. `taken` when the task has asked
     again since: a graph inside it that waits for several answers has gone on with this one. `fresh` if it was given to
     this very run."""
@@ -77,6 +76,8 @@ class Scope(NamedTuple):
     parents: Mapping[str, str] = _NOTHING
     branch: str = ""
     """Of the thread, where the outermost graph stands."""
+    heard: bool = False
+    """Whether models of LangChain that nodes call are to know of this run."""
     live: Live = Live(busy={})
 
     def __reduce__(self) -> Any:
@@ -104,17 +105,27 @@ class Past(NamedTuple):
     inside: tuple[tuple[str, str], ...] = ()
 
 
-class Place(NamedTuple):
-    """Which task this is: the parts its id is derived from."""
+class Place:
+    """Which task this is: the parts its id is derived from, once, for the task and all attempts at it."""
 
-    checkpoint_id: str
-    namespace: str
-    step: int
-    path: tuple[str | int, ...]
+    __slots__ = ("_id", "checkpoint_id", "namespace", "path", "step")
+
+    def __init__(self, checkpoint_id: str, namespace: str, step: int, path: tuple[str | int, ...]) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.namespace = namespace
+        self.step = step
+        self.path = path
+        self._id = ""
 
     @property
     def id(self) -> str:
-        return task_id(self.checkpoint_id, self.namespace, self.step, self.path)
+        if not self._id:
+            self._id = task_id(self.checkpoint_id, self.namespace, self.step, self.path)
+        return self._id
+
+    def along(self, path: tuple[str | int, ...]) -> Place:
+        """That of another task at the same checkpoint."""
+        return Place(self.checkpoint_id, self.namespace, self.step, path)
 
 
 Emitter = Callable[["Attempt", Any], None]
@@ -129,12 +140,13 @@ class Attempt:
 
     Made for every task that runs, so what most of them have not is a default of the class.
 
-    `state` is there for branches, which see the state with the node's own writes applied.
+    `state` is there for branches, which see the state with the node's own writes applied: its channels, what the node
+    has seen of them, and how many supersteps are left.
     `failure` is set when the node has failed for good and its error handler is to be called. `alone` says
     that its superstep has no other task. `watched` says that its caller has an
     idle timeout; `beating` is the sign of progress that is on its way to the kernel.
     `past` is None for a task that nothing can be recorded of. `about` is there if anybody listens to its task.
-    `keeping` is what earlier attempts left behind, `branch` that of the thread.
+    `keeping` is what earlier attempts left behind, `branch` that of the thread, `joins` those that it was started by.
 
     `frame` is there while the attempt runs in this process; `stopped` says that it has been given up. `context` is
     the caller's, for a task that was called. `local` attempts run in this process and never keep the driver
@@ -142,7 +154,7 @@ class Attempt:
     """
 
     number: int = 1
-    state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any]] | None = None
+    state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any], int] | None = None
     failure: BaseException | None = None
     cache_key: tuple[tuple[str, ...], str] | None = None
     alone: bool = False
@@ -155,6 +167,7 @@ class Attempt:
     local: bool = False
     keeping: Keeping | None = None
     branch: str = ""
+    joins: tuple[str, ...] = ()
     frame: Stoppable | None = None
     stopped: bool = False
 
@@ -195,8 +208,8 @@ class Done:
     not asked. `resume` is the command by which it answers questions, which only the closing of a run may."""
 
     writes: list[Write]
-    targets: list[Target]
-    events: list[Any] = field(default_factory=list)
+    targets: Sequence[Target]
+    events: Sequence[Any] = ()
     chosen: int | None = None
     keeping: Keeping | None = None
     resume: Command[Any] | None = None

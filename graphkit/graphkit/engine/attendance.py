@@ -133,11 +133,11 @@ class Attendance:
         if done is None and not lasts:
             self._add(task)
         elif done is not None:
-            crew.asked += self._applied(task, done)
+            crew.recording.records += self._applied(task, done)
             if lasts:
-                crew.asked.append(Pending(task.id, OUTPUT, "", {"writes": [], "targets": []}))
+                crew.recording.records.append(Pending(task.id, OUTPUT, "", {"writes": [], "targets": []}))
                 task.output = Done([], [])
-        yield from run.record_beside(crew.asked)
+        yield from run.record_beside(crew.recording.records)
         run.crew = around
         return done
 

@@ -18,13 +18,10 @@ Edge = Literal["opening", "closing"]
 class Attendant(Task):
     """An opening or a closing. `about` is what its argument is made of, in plain values."""
 
-    __slots__ = ("about",)
-
     def __init__(
         self, name: str, edge: Edge, number: int, at: Place, about: Mapping[str, Any], arg: Any = MISSING
     ) -> None:
-        path = (edge, number)
-        super().__init__(name, path, at._replace(path=path), arg)
+        super().__init__(name, at.along((edge, number)), arg)
         self.about = about
         self.steered = True  # no edges follow it
 

@@ -92,7 +92,7 @@ def recalling(attempt: Attempt, found: Done) -> Attempt:
     update: Any = found.writes
     if ROOT in attempt.words.channels:
         update = found.writes[0][1] if found.writes else None
-    known = Command(update=update, goto=found.targets)
+    known = Command(update=update, goto=list(found.targets))
     callee = Callee(attempt.node.callee.name, functools.partial(_known, known), None)
     return attempt.again(node=replace(attempt.node, callee=callee), cache_key=None)
 

@@ -25,11 +25,9 @@ class CalledTask(Task):
     """One call of a task, by the attempt `caller` at the task `parent`. `root` is the task of the superstep that it
     was called in, over however many calls."""
 
-    __slots__ = ("called", "caller", "namespace", "parent", "root")
-
     def __init__(self, called: Called, caller: Attempt, parent: Task, base: str, key: str) -> None:
         path = (*caller.place.path, "call", called.node.name, key)
-        super().__init__(called.node.name, path, caller.place._replace(path=path), called.arg)
+        super().__init__(called.node.name, caller.place.along(path), called.arg)
         self.called = called
         self.caller = caller
         self.parent = parent

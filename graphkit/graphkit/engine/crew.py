@@ -1,4 +1,4 @@
-"""The tasks of one superstep at work: started, retried, timed out, recorded as they finish."""
+"""The tasks of one superstep at work: started, retried, timed out, handed over to be recorded as they finish."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ from graphkit.engine.attempt import (
     Withdrawn,
 )
 from graphkit.engine.caching import Key, keep, key_of, look_up, recalling
-from graphkit.engine.calls import CalledTask, base_of, lost_answer, result_record, unstorable
+from graphkit.engine.calls import CalledTask, base_of, lost_answer, unstorable
 from graphkit.engine.effects import Effects
 from graphkit.engine.events import EVENTS, HEARTBEAT, Beat, News, TaskEnded, TaskStarted
 from graphkit.engine.exchange import Exchange, too_late
 from graphkit.engine.failures import Failure, failure_record
 from graphkit.engine.leavings import Leavings
 from graphkit.engine.program import NodeSpec, Program, Seen
+from graphkit.engine.recording import Recording
 from graphkit.engine.request import Request
 from graphkit.engine.standing import Standing
-from graphkit.engine.tasks import BREAKPOINT, Task, ask, lines_of, output_record
+from graphkit.engine.tasks import BREAKPOINT, Task, ask, lines_of
 from graphkit.engine.timers import Alarm, Timers
 from graphkit.errors import InterruptMismatchError
 from graphkit.types import Command, RetryPolicy
 from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import Pending
-
-BATCH_DELAY = 0.01
-"""Seconds until a task that finished beside slower ones is recorded."""
 
 NEWS = EVENTS | {Beat, Called, Withdrawn}
 """What is no outcome."""
@@ -64,12 +62,10 @@ class Recorder(Protocol):
 
 
 class Crew:
-    """The tasks of one superstep at work: starting, retrying, timing out, recording. One crew serves a run."""
+    """The tasks of one superstep at work: starting, retrying, timing out. One crew serves a run."""
 
     __slots__ = (
-        "asked",
         "at",
-        "batch_due",
         "behind",
         "breaks",
         "exchange",
@@ -78,16 +74,17 @@ class Crew:
         "leavings",
         "live",
         "program",
+        "recording",
         "request",
         "retrying",
         "run",
         "single",
+        "steps_left",
         "tasks",
         "tells_ends",
         "tells_starts",
         "timers",
         "told",
-        "unrecorded",
         "waiting",
     )
 
@@ -95,24 +92,24 @@ class Crew:
         self.run = run
         self.program = run.program
         self.request = run.request
-        self.tells_starts = not run.request.listen.isdisjoint(_ABOUT_STARTS)
-        self.tells_ends = not run.request.listen.isdisjoint(_ABOUT_ENDS)
+        listen = run.request.scope.listen
+        self.tells_starts = not listen.isdisjoint(_ABOUT_STARTS)
+        self.tells_ends = not listen.isdisjoint(_ABOUT_ENDS)
         self.told: list[Any] = []  # to be shown with the start of the first tasks
         self.tasks: list[Task] = []
         self.at = ""
         self.single = False
+        self.steps_left = 0
         self.waiting: deque[tuple[Task, Attempt | None]] = deque()
         self.behind: dict[str, deque[Task]] = {}  # by node: those that wait for one before them
         self.live: dict[Attempt, Task] = {}
         self.retrying: dict[Attempt, Task] = {}
         self.timers = Timers()
-        self.asked: list[Pending] = []
+        self.recording = Recording(self)
         self.leavings = Leavings(self)
         self.failures: list[tuple[Task, Failed]] = []
-        self.unrecorded: list[Task] = []
         self.for_parent: tuple[Command[Any], str] | None = None
         self.breaks = False  # a graph inside a task is at a breakpoint
-        self.batch_due: float | None = None
         self.exchange: Exchange | None = None
 
     def begin(self) -> None:
@@ -124,31 +121,37 @@ class Crew:
         self.tasks = standing.tasks
         self.at = standing.checkpoint_id or ""
         self.single = len(self.tasks) == 1
+        self.steps_left = self.request.recursion_limit - self.run.steps
         for task in self.tasks:
             if task.runnable:
                 self.waiting.append((task, None))
         if self.program.in_order:
             self._hold_back()
-        self.batch_due = self.exchange = None
+        self.exchange = None
         if self.timers.alarms:
             self.timers = Timers()
-        if self.unrecorded:
-            self.unrecorded = []
-        if self.asked:
-            self.asked = []
+        recording = self.recording
+        if recording.finished or recording.records:
+            recording.begin()
+
+    def let_go(self) -> None:
+        """There is nothing more to do."""
+        del self.recording, self.leavings, self.exchange
 
     def begin_with(self, task: Task) -> None:
         """Take up a task that is in no superstep."""
         self.tasks, self.single = [task], True
+        self.steps_left = self.request.recursion_limit - self.run.steps
         self.at = self.run.standing.checkpoint_id or ""
         self.waiting.append((task, None))
 
     def work(self) -> Effects:
         """Until every started task has finished, asked or failed."""
+        recording = self.recording
         arrived = yield from self._start_waiting()
         while self.live or self.retrying:
             if arrived is None:
-                until = self._until() if self.timers.alarms or self.batch_due is not None else None
+                until = self._until() if self.timers.alarms or recording.due is not None else None
                 arrived = yield effects.ANY if until is None else effects.Next(until)
             if arrived is None:
                 yield from self._clock()
@@ -162,8 +165,8 @@ class Crew:
             if self.request.beats:
                 yield effects.PROGRESS
             arrived = (yield from self._start_waiting()) if self.waiting else None
-            if self.unrecorded and (self.live or self.retrying):
-                yield from self._record_batch(False)
+            if recording.finished and (self.live or self.retrying):
+                yield from recording.write_in_batches()
 
     # Starting
 
@@ -195,7 +198,7 @@ class Crew:
                 self.timers.start(attempt, now)
             if self.tells_starts:
                 started = self._start_event(attempt, task)
-                if attempt.node is not self.program.entry:  # no node, but its branches may say something
+                if attempt.node.shown:  # else it may say something all the same
                     told.append(started)
         if told:
             yield effects.Emit(told)
@@ -226,7 +229,7 @@ class Crew:
     def _attempt(self, task: Task) -> Attempt:
         if type(task) is CalledTask:
             return self._calls.attempt(task, self._cache_key(task.called.node, task, task.arg))
-        spec, state = self.program.spec(task.name), self.run.standing.state
+        spec, state = self.program.specs[task.name], self.run.standing.state
         arg = self._input(task, spec)
         if task.timeout is not None:
             spec = replace(spec, timeout=task.timeout)
@@ -239,7 +242,7 @@ class Crew:
             {**self.request.answers, **task.answers} if self.request.answers else task.answers,
         )
         if spec.branches or spec.coordinates:
-            attempt.state = (state.channels, state.view)
+            attempt.state = (state.channels, state.view, self.steps_left)
         if spec.cache is not None:
             attempt.cache_key = self._cache_key(spec, task, arg)
         attempt.alone = self.single and not spec.coordinates
@@ -247,6 +250,8 @@ class Crew:
         attempt.local = spec.coordinates
         attempt.keeping = task.keeping
         attempt.branch = state.branch
+        if state.joins and task.arg is MISSING:
+            attempt.joins = state.joins_of(task.name)
         if task.failure is not None and spec.handler is not None:  # reopened: the node has failed for good
             return attempt.again(failure=task.failure.error, number=task.failure.attempt)
         return attempt
@@ -284,7 +289,8 @@ class Crew:
         view: Mapping[str, Any] = self.run.standing.state.view
         if task.keeping is not None and task.keeping.amends:  # of a try before this one
             view = self.leavings.preview(task)
-        seen = spec.shape.of(view, self.request.recursion_limit - self.run.steps)
+        shape = spec.shape
+        seen = dict(view) if shape.is_complete else shape.of(view, self.steps_left)
         return seen if task.arg is MISSING else Seen(seen, task.arg)
 
     # Outcomes
@@ -311,12 +317,13 @@ class Crew:
             if task.answers and (lost := self._lost(attempt, task, outcome)) is not None:
                 yield from self._fails(task, Failed(lost))
                 return
-            self.asked += ask(task, outcome)
+            self.recording.records += ask(task, outcome)
             self.leavings.record(task)
             if outcome.breaks:
                 self.breaks = True
                 self.run.standing.kept.setdefault(task.id, {})[BREAKPOINT] = True
-            self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
+            if self.tells_ends:
+                self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
         elif type(outcome) is ForParent:
             self.for_parent = (outcome.command, task.name)
             task.output = Done(outcome.writes, [])
@@ -332,7 +339,7 @@ class Crew:
     def _finish(self, task: Task, output: Done, about: About | None, cached: bool = False) -> None:
         task.output = output
         if not self.single or type(task) is CalledTask:
-            self.unrecorded.append(task)
+            self.recording.finished.append(task)
         if self.tells_ends:
             self._tell(task, about, writes=tuple(output.writes), cached=cached)
         if self.behind and type(task) is not CalledTask:
@@ -364,8 +371,8 @@ class Crew:
         self.leavings.record(task)
         self.waiting.appendleft((task, attempt.again(failure=error, keeping=task.keeping)))
         if self.request.stored:
-            self.asked.append(failure_record(task.id, task.failure))
-            yield from self._record_batch(True)
+            self.recording.records.append(failure_record(task.id, task.failure))
+            yield from self.recording.write()
 
     def _fails(self, task: Task, outcome: Failed) -> Effects:
         self.leavings.record(task, outcome.error)
@@ -382,6 +389,17 @@ class Crew:
         self.waiting = deque(pair for pair in self.waiting if isinstance(pair[0], CalledTask))
         self.retrying = {a: task for a, task in self.retrying.items() if isinstance(task, CalledTask)}
 
+    def refused(self, error: UnstorableError) -> Effects:
+        """The storage refuses what a task wrote or asked: the task has failed, its siblings go on. Raises the error
+        if it is of none of them."""
+        task = next((task for task in self.tasks if task.id == error.task_id), None)
+        if task is None:
+            raise error
+        self.recording.forget(task)
+        task.output = None
+        task.questions = {}
+        yield from self._fails(task, Failed(error))
+
     # Telling
 
     def _start_event(self, attempt: Attempt, task: Task) -> TaskStarted:
@@ -392,8 +410,8 @@ class Crew:
     def _tell(self, task: Task, about: About | None = None, **result: Any) -> None:
         if not self.tells_ends:
             return
-        spec = task.called.node if isinstance(task, CalledTask) else self.program.spec(task.name)
-        if spec is not self.program.entry:
+        spec = task.called.node if isinstance(task, CalledTask) else self.program.specs[task.name]
+        if spec.shown:
             about = about or self._about(task, spec)
             self.run.held.append(TaskEnded(about=about, whole=spec.result is not None, **result))
 
@@ -420,16 +438,14 @@ class Crew:
         self.timers.set(now + wait, following, Alarm.RETRY)
 
     def _until(self) -> float | None:
-        due = self.timers.next_due(self.live, self.retrying)
-        if self.batch_due is None:
-            return due
-        return self.batch_due if due is None else min(due, self.batch_due)
+        due, batch = self.timers.next_due(self.live, self.retrying), self.recording.due
+        return batch if due is None else due if batch is None else min(due, batch)
 
     def _clock(self) -> Effects:
         """Time has come for a retry, a timeout or a batch."""
         now: float = yield effects.TIMER
-        if self.batch_due is not None and now >= self.batch_due:
-            yield from self._record_batch(True)
+        if self.recording.due is not None and now >= self.recording.due:
+            yield from self.recording.write()
         for attempt, alarm in self.timers.due(now):
             if alarm is not Alarm.RETRY:
                 yield from self._time_out(attempt, alarm, now)
@@ -477,48 +493,3 @@ class Crew:
             return
         yield from self._calls.give_up(attempt)
         yield from self._failed(attempt, task, Failed(self.timers.error(attempt, alarm, now)))
-
-    # Recording
-
-    def _record_batch(self, due: bool) -> Effects:
-        """Record what has finished while others still run, so that it never runs again."""
-        if not self.run.durable:
-            if not self.request.stored:
-                self.unrecorded.clear()
-            yield from self.run.flush()
-            return
-        if not due:
-            now: float = yield effects.TIMER
-            if self.batch_due is None:
-                self.batch_due = now + BATCH_DELAY
-            if now < self.batch_due:
-                return
-        self.batch_due = None
-        try:
-            yield from self.run.record([*self.outputs(), *self.asked], self.at)
-        except UnstorableError as error:
-            yield from self._cannot_be_stored(error)
-            return
-        self.unrecorded, self.asked = [], []
-        yield from self.run.flush()
-
-    def outputs(self, without: Sequence[Task] = ()) -> list[Pending]:
-        """The records of what has finished and is not recorded yet."""
-        channels = self.program.channels
-        return [
-            result_record(task) if isinstance(task, CalledTask) else output_record(task, channels)
-            for task in self.unrecorded
-            if task not in without
-        ]
-
-    def _cannot_be_stored(self, error: UnstorableError) -> Effects:
-        """What a task wrote or asked is refused: the task has failed, its siblings go on."""
-        task = next((task for task in self.tasks if task.id == error.task_id), None)
-        if task is None:
-            raise error
-        if task in self.unrecorded:
-            self.unrecorded.remove(task)
-        self.asked = [record for record in self.asked if record.task_id != task.id]
-        task.output = None
-        task.questions.clear()
-        yield from self._fails(task, Failed(error))

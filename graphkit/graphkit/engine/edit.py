@@ -172,7 +172,7 @@ class Editor:
             raise InvalidUpdateError(
                 f"as_node {name!r} is no node of the graph; it has {', '.join(self.program.nodes)}"
             )
-        return self.program.spec(name)
+        return self.program.specs[name]
 
     def _author(self) -> str:
         """The node that an update without `as_node` stands for: the one that ran last."""
@@ -196,7 +196,7 @@ class Editor:
         state = self.standing.state
         attempt = Attempt(stand_in, values, place, self.request.scope, self.program.words)
         if spec.branches:
-            attempt.state = (state.channels, state.view)
+            attempt.state = (state.channels, state.view, self.request.recursion_limit)
         arrived = yield effects.Start((attempt,))
         _, outcome = arrived or (yield effects.ANY)
         if isinstance(outcome, Failed):

@@ -60,7 +60,7 @@ class Leavings:
             return
         if error is not None:
             _drop_what_cannot_be_stored(keeping, error)
-        self._crew.asked += kept_records(task)
+        self._crew.recording.records += kept_records(task)
         if keeping.kept:
             self._crew.run.standing.kept[task.id] = keeping.kept
         if keeping.amends:
@@ -75,7 +75,7 @@ class Leavings:
         writes, keeping.amends = keeping.amends, []
         self.amended[key] = writes
         stored = [(name, value) for name, value in writes if crew.program.channels[name].stored]
-        crew.asked.append(amend_record(key, stored, (), task.id))
+        crew.recording.records.append(amend_record(key, stored, (), task.id))
 
     def apply(self) -> None:
         """All tasks have ended: apply what they have amended and not put out."""

@@ -13,6 +13,7 @@ Invariant 6 (finished): a task with a recorded output is never started again.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from graphkit.engine import effects, identity
@@ -37,12 +38,16 @@ from graphkit.errors import (
     ParentCommand,
     StorageError,
 )
-from graphkit.types import Command, RunStatus
+from graphkit.types import Command, Interrupt, RunStatus
 from graphkit_checkpoint.errors import UnstorableError
 from graphkit_checkpoint.records import ANSWER, ERROR, KEPT, Checkpoint, Opening, Pending
 
 if TYPE_CHECKING:
     from graphkit.engine.attendance import Attendance
+
+NOTHING_STORED = Opening(None, None, False)
+
+_NAME, _OUTPUT = attrgetter("name"), attrgetter("output")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
 """Seconds between two looks at a thread that somebody else has."""
@@ -68,13 +73,14 @@ class Run:
         self.program = program
         self.request = request
         self.standing: Standing = None  # type: ignore[assignment]  # set before anything reads it
-        self.opening = Opening(None, None, False)
+        self.opening = NOTHING_STORED
         self.hands: Crew = None  # type: ignore[assignment]  # set before anything reads it
         self.crew: Crew | None = None  # while it is at work
         self.saving = Saving(self)
         self.goes_on = False  # with a superstep that an earlier run has left
         self.paused = False
-        self.listens = bool(request.listen)
+        listen = request.scope.listen
+        self.listens = bool(listen)
         self.may_break = bool(request.before or request.after)
         self.control = request.scope.live.control if request.drains else None
         self.drained: str | None = None
@@ -82,11 +88,12 @@ class Run:
         self.held: list[Any] = []
         self.beside: list[Pending] = []  # records of this checkpoint, to be written when the run ends
         self.durable = self.saving.durable
-        self.wants_checkpoints = request.stored or "checkpoints" in request.listen
+        self.wants_checkpoints = request.stored or "checkpoints" in listen
 
     def run(self) -> Generator[effects.Effect, Any, End]:
         try:
-            idle = yield from self._start_when_free()
+            patient = self.request.patience > 0
+            idle = yield from (self._start_when_free() if patient else self._start())
             if idle:
                 return (yield from self._idle())
             self.hands = Crew(self)
@@ -106,23 +113,31 @@ class Run:
             if self.saving.active:
                 yield from self._give_back(error)
             raise
-        return self._end()
+        else:
+            return self._end()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """The run is over. Its parts know each other: what they hold is not to wait for the garbage collector."""
+        if self.hands is not None:
+            self.hands.let_go()
+        self.__dict__.clear()
 
     # Beginning and ending
 
     def _start_when_free(self) -> Generator[effects.Effect, Any, bool]:
-        """`_start`; with patience, as often as somebody else has the thread."""
+        """`_start`, as often as somebody else has the thread, while there is patience."""
         until: float | None = None
         pause = FIRST_PAUSE
         while True:
             try:
                 return (yield from self._start())
             except ConcurrentUpdateError:
-                patience = self.request.patience
-                if self.saving.active or patience <= 0:
+                if self.saving.active:
                     raise
                 now: float = yield effects.TIMER
-                until = now + patience if until is None else until
+                until = now + self.request.patience if until is None else until
                 if now >= until:
                     raise
                 yield effects.Next(min(now + pause, until))
@@ -135,8 +150,9 @@ class Run:
             self.request = yield from locate(self.request)
         request = self.request
         if request.stored:
+            scope = request.scope
             self.opening = yield effects.Open(
-                request.thread_id, request.namespace, request.checkpoint_id, not request.nested
+                scope.thread_id, scope.namespace, request.checkpoint_id, not request.nested
             )
         prepared: Prepared = yield from Preparation(self.program, request, self.opening).prepare()
         self.standing = prepared.standing
@@ -158,7 +174,7 @@ class Run:
         return end
 
     def _show_halt(self, end: End) -> None:
-        if self.request.listen & {"updates", "values"}:
+        if self.listens and self.request.listen & {"updates", "values"}:
             event = Halted(
                 namespace=self.request.namespace, interrupts=end.interrupts, values=self._everything()
             )
@@ -170,14 +186,14 @@ class Run:
         place(prepared, self.request, now, newest(self.opening, self.request))
         standing, checkpoints = self.standing, list(prepared.checkpoints)
         at = standing.checkpoint_id or ""
-        if prepared.arriving and standing.tasks[0].finished:
+        if prepared.arriving and standing.tasks[0].output is not None:
             checkpoints += self._advance(now, count=False)
-            self.paused = self._breaks_before()
+            self.paused = self.may_break and self._breaks_before()
         over = not standing.tasks or self.paused
         if self.control is not None and self.control.shared and not over:
             over = yield from self._drains()
         yield from self.saving.commit(checkpoints, prepared.pending, at, claims=True, release=over)
-        if self.request.listen:
+        if self.listens:
             self.held.extend(superstep_ended(self, checkpoints or self._found()))
             yield from self.flush()
 
@@ -189,18 +205,21 @@ class Run:
 
     def _end(self) -> End:
         standing = self.standing
-        asked = [task.questions[question.id] for task in standing.tasks for question in task.open_questions]
-        # A superstep whose tasks have all finished still waits to be applied.
-        left = [task.name for task in standing.tasks if not task.finished] or [
-            task.name for task in standing.tasks
-        ]
+        asked: list[tuple[Interrupt, str]] = []
+        left = []
+        for task in standing.tasks:
+            if task.output is None:
+                left.append(task.name)
+                asked += [task.questions[question.id] for question in task.open_questions]
+        if standing.tasks and not left:  # all have finished, and the superstep still waits to be applied
+            left = [task.name for task in standing.tasks]
         return End(
             status="interrupted" if asked else self._rest if left else "completed",
             values=show(self.program, self.view()),
             next=tuple(left),
             asked=asked,
-            thread_id=self.request.thread_id,
-            namespace=self.request.namespace,
+            thread_id=self.request.scope.thread_id,
+            namespace=self.request.scope.namespace,
             checkpoint_id=standing.checkpoint_id if self.request.stored else None,
             drained=self.drained,
         )
@@ -218,7 +237,10 @@ class Run:
 
     def view(self) -> Mapping[str, Any]:
         """The state, with what finished tasks of an unfinished superstep wrote."""
-        return view_with(self.standing.state, entries_of(self.standing.tasks, self.program))
+        standing = self.standing
+        if not standing.tasks:
+            return standing.state.view
+        return view_with(standing.state, entries_of(standing.tasks, self.program))
 
     def _everything(self) -> Any:
         return show(self.program, self.view(), narrow=False)
@@ -268,7 +290,7 @@ class Run:
         if crew.for_parent is not None:
             yield from self._leave(crew, *crew.for_parent)
             raise ChildCommand(*crew.for_parent)
-        if None in [task.output for task in standing.tasks]:
+        if None in map(_OUTPUT, standing.tasks):
             return (yield from self.halt())
         now: float = (yield effects.NOW) if self.request.stored else 0.0
         ran = standing.tasks
@@ -280,7 +302,10 @@ class Run:
         if over and standing.tasks and not self.paused and "closing" in self.program.attended:
             over = self.drained is not None  # else the limit is reached, and what closes the run still writes
         if self.request.stored:
-            stale = [(task.id, ERROR, key) for task in ran if task.error is not None for key in ("", HANDLED)]
+            stale: list[tuple[str, str, str]] = []
+            for task in ran:
+                if task.error is not None:
+                    stale += [(task.id, ERROR, ""), (task.id, ERROR, HANDLED)]
             if standing.kept:
                 stale += [(task_id, KEPT, key) for task_id, kept in standing.kept.items() for key in kept]
                 standing.kept = {}
@@ -343,7 +368,7 @@ class Run:
             "loop",
             now,
             request.metadata,
-            state.control(plan, dict.fromkeys([entry.name for entry in entries])),
+            state.control(plan, dict.fromkeys(map(_NAME, entries))),
             work_of(plan) if plan.sends else None,
             changes.changed,
             changes.cleared,
@@ -355,7 +380,7 @@ class Run:
         """Questions are open, or a graph inside a task is to be gone on with: record everything beside the checkpoint
         and stop, unless the program's closing has something to go on with. Returns the `End` if the run stops."""
         crew = self.crew
-        pending = [] if crew is None else [*crew.outputs(), *crew.asked]
+        pending = [] if crew is None else crew.recording.pending()
         if "closing" in self.program.attended and any(task.open_questions for task in self.standing.tasks):
             if (yield from self._close(pending, None)):
                 self.hands.breaks = False
@@ -376,7 +401,7 @@ class Run:
 
     def fail(self, crew: Crew) -> Effects:
         """Record what there is and raise the error of the first failed task in task-path order."""
-        pending = [*crew.outputs(), *crew.asked]
+        pending = crew.recording.pending()
         lasting = [(task, failed) for task, failed in crew.failures if task in self.standing.tasks]
         pending += [error_record(task.id, failed.error) for task, failed in lasting]
         forget = [(task.id, ANSWER, failed.rejected) for task, failed in lasting if failed.rejected]

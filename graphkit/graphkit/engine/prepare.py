@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from graphkit.constants import START
 from graphkit.engine import effects, identity
+from graphkit.engine.answers import accepted, directions
 from graphkit.engine.attempt import Target, Write
 from graphkit.engine.effects import Effects
 from graphkit.engine.fork import fork
@@ -65,24 +65,25 @@ class Preparation:
         prepared: Prepared = yield from self._prepare()
         if self.request.stored and not prepared.idle:
             standing = prepared.standing
-            new_turn = any(checkpoint.source == "input" for checkpoint in prepared.checkpoints)
-            tasks = [task for task in standing.tasks if task not in standing.attending]
-            goes_on = None if new_turn else [task.name for task in tasks]
+            goes_on: list[str] | None = None
+            if "input" not in [checkpoint.source for checkpoint in prepared.checkpoints]:
+                goes_on = [task.name for task in standing.tasks if task not in standing.attending]
             standing.amended.add(settle(self.program, self.saved, standing.state, goes_on))
         return prepared
 
     def _prepare(self) -> Effects:
         given = self.request.input
-        self._check_checkpoint()
+        if self.saved is None and self.request.checkpoint_id:
+            raise self._unknown_checkpoint()
         if self.request.nested and self.saved is not None and self._is_of_this_task(self.saved):
             return self._continue_nested(self.saved)
         if self.request.origin is not None:
             return (yield from self._begin_at(self.request.origin))
         if self.request.task and self.saved is not None:
             yield from self._go_back_to_way()
-        is_empty = type(given) is list and not given
         # Where any value is an input, an empty list is one.
-        blocks = None if is_empty and self.program.takes is not None else response_blocks(given)
+        asks = isinstance(given, list) and not (self.program.takes is not None and not given)
+        blocks = response_blocks(given) if asks else None
         resumes = blocks is not None or (isinstance(given, Command) and given.resume is not None)
         if self.request.inside is not None and not resumes:
             return (yield from self._go_inside(self.request.inside))
@@ -101,13 +102,11 @@ class Preparation:
             self._ask_whether_to_admit(self.program.admits)
         return self._begin(writes, None)
 
-    def _check_checkpoint(self) -> None:
-        wanted = self.request.checkpoint_id
-        if wanted and self.saved is None:
-            raise ValueError(
-                f"thread {self.request.thread_id!r} has no checkpoint {wanted!r}; "
-                f"get_state_history(config) lists the ones it has"
-            )
+    def _unknown_checkpoint(self) -> ValueError:
+        return ValueError(
+            f"thread {self.request.thread_id!r} has no checkpoint {self.request.checkpoint_id!r}; "
+            f"get_state_history(config) lists the ones it has"
+        )
 
     def _is_of_this_task(self, saved: Saved) -> bool:
         """Whether the task around a nested run has been here before; else it is a new turn of a graph that goes on
@@ -151,7 +150,7 @@ class Preparation:
     @property
     def _at_head(self) -> bool:
         saved = self.saved
-        if saved is None or self.request.namespace:
+        if saved is None or self.request.scope.namespace:
             return True
         return saved.checkpoint.id == saved.thread.head
 
@@ -234,9 +233,12 @@ class Preparation:
     def _proceed(self) -> Prepared:
         saved = self.saved
         if saved is None:
-            raise EmptyInputError(
-                f"thread {self.request.thread_id!r} has no history to go on from; give it an input"
+            thread = (
+                f"thread {self.request.thread_id!r}"
+                if self.request.stored
+                else "a run without a checkpointer"
             )
+            raise EmptyInputError(f"{thread} has no history to go on from; give it an input")
         if not self._at_head:
             return fork(self.program, self.request, saved)
         standing = reopen(self.program, saved, self.request.namespace)
@@ -284,7 +286,7 @@ class Preparation:
                 if answer is not None:
                     record = answer_record(task.id, question.id, answer.value, answer.fingerprint)
                     prepared.pending.append(record)
-                    task.answers[question.id] = replace(answer, taken=False)
+                    task.answers = {**task.answers, question.id: answer._replace(taken=False)}
         fresh = [id for id, answer in self.request.answers.items() if answer.fresh]
         if fresh:
             rest_at_breakpoints(prepared.standing, fresh)
@@ -382,12 +384,9 @@ class Preparation:
 
     def _directed(self, standing: Standing, answers: Mapping[str, Any]) -> tuple[list[Write], bool]:
         """What these answers to open questions write to this graph, and whether it is to begin anew with that."""
-        if not answers:
+        found = directions(standing.tasks, answers, self.request.scope.namespace)
+        if not found:
             return [], False
-        from graphkit.engine.answers import directions
-
-        questions = [question for task in standing.tasks for question in task.open_questions]
-        found = directions(questions, answers, self.request.namespace)
         updates = [update_writes(one.update, "Command", self.program.words) for one in found]
         return [write for writes in updates for write in writes], any(one.anew for one in found)
 
@@ -399,10 +398,13 @@ class Preparation:
         return Prepared(reopen(self.program, opening.saved, request.namespace), arriving=False, idle=True)
 
     def _record(self, prepared: Prepared, fresh: Mapping[str, Any]) -> None:
-        from graphkit.engine.answers import accepted
-
         saved = self.saved
         assert saved is not None
+        for task in prepared.standing.tasks:
+            if any(question in fresh for question in task.questions):
+                _ = self.program.specs[
+                    task.name
+                ]  # or the answer would be taken, and another one refused from then on
         prepared.pending += accepted(prepared.standing.tasks, fresh)
         saved.pending.extend(prepared.pending)
 
@@ -428,7 +430,7 @@ def _gone(thread_id: str, namespace: str, checkpoint_id: str | None) -> ValueErr
 
 def newest(opening: Opening, request: Request) -> str | None:
     """The id after which those of this run have to sort."""
-    if request.namespace or opening.thread is None:
+    if request.scope.namespace or opening.thread is None:
         return opening.saved.checkpoint.id if opening.saved else None
     return opening.thread.head
 

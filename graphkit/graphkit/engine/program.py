@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from graphkit.channels import BaseChannel
+from graphkit.constants import START
 from graphkit.errors import GraphVersionError
 from graphkit.types import CachePolicy, Interrupt, RetryPolicy, TimeoutPolicy
 
@@ -46,7 +47,7 @@ class Shape:
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_complete", self.keys is None and not self.managed and not self.is_root)
 
-    def of(self, view: Mapping[str, Any], steps_left: int = 0) -> Any:
+    def of(self, view: Mapping[str, Any], steps_left: int) -> Any:
         if self.is_root:
             assert self.keys is not None
             return view.get(self.keys[0])
@@ -101,7 +102,8 @@ class NodeSpec:
     the first is all that is shown of it. A node that `coordinates` does little but call tasks and wait for them.
 
     One that `sees_state` is given a `Seen` by a `Send`. The `Send`s to one that is `in_order` run one after the
-    other, and none after one that has asked or failed."""
+    other, and none after one that has asked or failed. The tasks of one that is not `shown` are part of how another
+    node works: streams do not tell of them."""
 
     name: str
     callee: Callee
@@ -124,6 +126,7 @@ class NodeSpec:
     coordinates: bool = False
     sees_state: bool = False
     in_order: bool = False
+    shown: bool = True
 
 
 class Seen(NamedTuple):
@@ -182,7 +185,7 @@ class Program:
     described: Mapping[str, Any] | None = None
     takes: str | None = None
     gives: str | None = None
-    _specs: Mapping[str, NodeSpec] = field(init=False)
+    specs: Specs = field(init=False)
     opening: NodeSpec | None = None
     closing: NodeSpec | None = None
     attended: frozenset[str] = frozenset()
@@ -202,18 +205,9 @@ class Program:
             if spec is not None and (spec.name in self.nodes or not spec.sees_state):
                 raise ValueError(f"the {edge} {spec.name!r} needs a name of its own and has to see the state")
         named = {spec.name: spec for spec in edges.values() if spec is not None}
-        self._specs = {**self.nodes, **named, self.entry.name: self.entry}
-
-    def spec(self, name: str) -> NodeSpec:
-        """The node of this name; the entry for the task that takes in the input."""
-        try:
-            return self._specs[name]
-        except KeyError:
-            raise GraphVersionError(
-                f"the thread is to go on at node {name!r}, which graph {self.name!r} does not have (it has "
-                f"{', '.join(self.nodes)}); run it with the version of the graph that left it there, or choose "
-                f"where to go on: update_state(config, None, as_node=...)"
-            ) from None
+        self.specs = Specs({**self.nodes, **named, self.entry.name: self.entry})
+        self.specs.graph = self.name
+        self.entry.shown = False  # it is no node
 
     @property
     def called(self) -> str:
@@ -223,6 +217,20 @@ class Program:
     @property
     def is_root(self) -> bool:
         return ROOT in self.channels
+
+
+class Specs(dict[str, NodeSpec]):
+    """What tasks run, by name: nodes, those at the edges, and the entry for the task that takes in the input. Raises
+    `GraphVersionError` for a name that the graph does not have."""
+
+    graph = UNNAMED
+
+    def __missing__(self, name: str) -> NodeSpec:
+        raise GraphVersionError(
+            f"the thread is to go on at node {name!r}, which graph {self.graph!r} does not have (it has "
+            f"{', '.join(spec for spec in self if spec != START)}); run it with the version of the graph that left it "
+            f"there, or choose where to go on: update_state(config, None, as_node=...)"
+        )
 
 
 def cache_namespaces(program: Program, names: Container[str]) -> Iterator[tuple[str, ...]]:

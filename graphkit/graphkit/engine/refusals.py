@@ -19,7 +19,7 @@ def explained(error: UnstorableError, program: Program, crew: Crew | None, threa
     elif error.record is not None and error.record[0] == ANSWER:
         where = f"the answer to question {error.record[1]!r}"
     else:
-        tasks = dict.fromkeys([*crew.tasks, *crew.unrecorded]) if crew is not None else ()
+        tasks = dict.fromkeys([*crew.tasks, *crew.recording.finished]) if crew is not None else ()
         found = [task for task in tasks if error.task_id in (None, task.id)]
         names = ", ".join(repr(task.name) for task in found)
         where = f"node {names}{_channel_at(error, program, found)}" if found else "the input"
@@ -31,8 +31,8 @@ def explained(error: UnstorableError, program: Program, crew: Crew | None, threa
 def keepable(error: BaseException, crew: Crew) -> list[Pending]:
     """What the tasks of a superstep came to that ends by an error, without what was refused."""
     refused = error.task_id if isinstance(error, UnstorableError) else None
-    asked = [record for record in crew.asked if record.task_id != refused]
-    return [*crew.outputs(_culprits(error, crew)), *asked]
+    others = [record for record in crew.recording.records if record.task_id != refused]
+    return [*crew.recording.outputs(_culprits(error, crew)), *others]
 
 
 def _culprits(error: BaseException, crew: Crew) -> list[Task]:
@@ -40,8 +40,8 @@ def _culprits(error: BaseException, crew: Crew) -> list[Task]:
     if not isinstance(error, UnstorableError):
         return []
     if error.channel is not None:
-        return [task for task in crew.unrecorded if _wrote(task, error.channel)]
-    return [task for task in crew.unrecorded if task.id == error.task_id]
+        return [task for task in crew.recording.finished if _wrote(task, error.channel)]
+    return [task for task in crew.recording.finished if task.id == error.task_id]
 
 
 def _channel_at(error: UnstorableError, program: Program, tasks: Sequence[Task]) -> str:

@@ -105,7 +105,7 @@ class End:
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
-        return tuple(question for question, _ in self.asked)
+        return tuple([question for question, _ in self.asked])
 
 
 def hit(names: Names, name: str) -> bool:

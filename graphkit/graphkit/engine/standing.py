@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
 from graphkit.constants import END, START
-from graphkit.engine.attempt import Done, Past, Place, Target, Write
+from graphkit.engine.attempt import Answer, Done, Past, Place, Target, Write
 from graphkit.engine.attendants import Attendant, attendants_in, unfinished
 from graphkit.engine.calls import results_in
 from graphkit.engine.program import Program
@@ -24,7 +24,9 @@ from graphkit.engine.tasks import (
     start_task,
 )
 from graphkit.types import Command
-from graphkit_checkpoint.records import AMEND, Checkpoint, Pending, Saved, Tip
+from graphkit_checkpoint.records import AMEND, KEPT, OUTPUT, Checkpoint, Pending, Saved, Tip
+
+NEVER_ASKED = Past()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -70,10 +72,11 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
     control, work = checkpoint.control, checkpoint.work or {}
     state = State(program, saved.values, control)
     at = checkpoint.id
-    pending = [record for record in saved.pending if not fork or _is_from_outside(record)]
+    pending = list(filter(_is_from_outside, saved.pending)) if fork else saved.pending
     standing = Standing(state, [], checkpoint.step, at, saved.tip)
     plan = plan_of(control, work)
-    for record in amends_in(pending):
+    kinds = set(map(attrgetter("kind"), pending))
+    for record in amends_in(pending) if AMEND in kinds else ():
         amend(standing, plan, record.value["writes"], record.value["targets"])
     if checkpoint.given is not None:
         standing.tasks = [start(program, checkpoint.given, work, at, namespace, checkpoint.step)]
@@ -85,11 +88,14 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
     if pending:
         standing.attending = attendants_in(pending, Place(at, namespace, checkpoint.step, ()))
         standing.tasks += standing.attending
-    restore(standing.tasks, pending)
-    standing.results = results_in(pending)
-    standing.kept = kept_in(pending)
+        restore(standing.tasks, pending)
+        if OUTPUT in kinds:
+            standing.results = results_in(pending)
+        if KEPT in kinds:
+            standing.kept = kept_in(pending)
     for task in standing.tasks:
-        task.past = Past(tuple(dict.fromkeys(question.namespace for question, _ in task.questions.values())))
+        asked = dict.fromkeys([question.namespace for question, _ in task.questions.values()])
+        task.past = Past(tuple(asked)) if asked else NEVER_ASKED
     lead_inside(standing.tasks, work)
     return standing
 
@@ -150,10 +156,15 @@ def rest_at_breakpoints(standing: Standing, fresh: Collection[str]) -> None:
     """These questions were answered. Who waits at a breakpoint inside does not go on by that, unless it is answered."""
     for task in standing.tasks:
         answered = [question for question in fresh if question in task.answers]
-        for question in answered:
-            task.answers[question] = replace(task.answers[question], fresh=True)
+        if answered:
+            fresh_ones = {question: _fresh(task.answers[question]) for question in answered}
+            task.answers = {**task.answers, **fresh_ones}
         at_breakpoint = BREAKPOINT in standing.kept.get(task.id, ()) and task.error is None
         task.rests = at_breakpoint and not answered
+
+
+def _fresh(answer: Answer) -> Answer:
+    return Answer(answer.value, answer.fingerprint, answer.asked, answer.taken, True)
 
 
 def can_move(standing: Standing) -> bool:

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphkit.channels import MISSING, BaseChannel, Extension, LastValue, NamedBarrierValue, joined
+from graphkit.channels import MISSING, BaseChannel, LastValue, NamedBarrierValue
 from graphkit.constants import END
 from graphkit.engine.attempt import Target, Write
 from graphkit.engine.program import Join, NodeSpec, Program
 from graphkit.errors import InvalidUpdateError
+from graphkit.extensions import Extension, joined
 from graphkit.types import Overwrite, Send
 
 
@@ -40,19 +41,28 @@ class Plan:
         return bool(self.names or self.sends)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Changes:
     """What a superstep did to the stored channels."""
 
-    changed: dict[str, Any] = field(default_factory=dict)
-    cleared: set[str] = field(default_factory=set)
-    extended: dict[str, Extension] = field(default_factory=dict)
+    __slots__ = ("changed", "cleared", "extended")
+
+    def __init__(
+        self,
+        changed: dict[str, Any] | None = None,
+        cleared: set[str] | None = None,
+        extended: dict[str, Extension] | None = None,
+    ) -> None:
+        self.changed = {} if changed is None else changed
+        self.cleared = set() if cleared is None else cleared
+        self.extended = {} if extended is None else extended
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.cleared)
 
     def add(self, later: Changes) -> Changes:
         """Make these the changes of both, one after the other."""
+        if not (later.changed or later.cleared):
+            return self
         for key in later.cleared:
             self.changed.pop(key, None)
             self.extended.pop(key, None)

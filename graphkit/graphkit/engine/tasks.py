@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from graphkit.channels import MISSING
 from graphkit.constants import START
@@ -27,63 +27,51 @@ BREAKPOINT = "__breakpoint__"
 """The key of what is kept of a task in which a nested graph is at a breakpoint."""
 
 
-class Task:
-    """One execution of one node in one superstep."""
+_NOTHING: Final[Mapping[str, Any]] = {}  # plain: attempts carry it to other processes
 
-    __slots__ = (
-        "_id",
-        "answers",
-        "arg",
-        "attempts",
-        "error",
-        "failure",
-        "keeping",
-        "name",
-        "output",
-        "past",
-        "path",
-        "place",
-        "questions",
-        "rests",
-        "steered",
-        "timeout",
-    )
+
+class Task:
+    """One execution of one node in one superstep.
+
+    Made for every node that runs, so what most of them have not is a default of the class.
+
+    `questions` are what it has asked and their marks, `answers` what there is to them, by question id; both are
+    replaced and never changed.
+    `failure` is that of the last attempt, which an error handler is to answer for. A task `rests` at a breakpoint
+    inside it that this run does not pass. It is `steered` if a command says where to go, so that the node's own edges
+    do not count.
+    """
+
+    attempts = 0
+    output: Done | None = None
+    error: str | None = None
+    failure: Failure | None = None
+    past: Past | None = None
+    keeping: Keeping | None = None
+    rests = False
+    steered = False
+    questions: Mapping[str, tuple[Interrupt, str]] = _NOTHING
+    answers: Mapping[str, Answer] = _NOTHING
 
     def __init__(
-        self,
-        name: str,
-        path: tuple[str | int, ...],
-        place: Place,
-        arg: Any = MISSING,
-        timeout: TimeoutPolicy | None = None,
+        self, name: str, place: Place, arg: Any = MISSING, timeout: TimeoutPolicy | None = None
     ) -> None:
         self.name = name
-        self.path = path
         self.place = place
         self.arg = arg
         self.timeout = timeout
-        self._id = ""
-        self.attempts = 0
-        self.output: Done | None = None
-        self.questions: dict[str, tuple[Interrupt, str]] = {}
-        self.answers: dict[str, Answer] = {}
-        self.error: str | None = None
-        self.failure: Failure | None = None  # of the last attempt, which an error handler is to answer for
-        self.past: Past | None = None
-        self.keeping: Keeping | None = None
-        self.rests = False  # at a breakpoint inside it, which this run does not pass
-        self.steered = False  # a command says where to go, so the node's own edges do not count
 
     @property
     def id(self) -> str:
-        if not self._id:
-            self._id = self.place.id
-        return self._id
+        return self.place.id
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        return self.place.path
 
     def move(self, checkpoint_id: str, step: int) -> None:
         """The task belongs to a checkpoint that has just got its id."""
-        self.place = Place(checkpoint_id, self.place.namespace, step, self.path)
-        self._id = ""
+        self.place = Place(checkpoint_id, self.place.namespace, step, self.place.path)
 
     @property
     def finished(self) -> bool:
@@ -92,7 +80,7 @@ class Task:
     @property
     def open_questions(self) -> list[Interrupt]:
         """What the task waits for, in the order in which it was asked."""
-        if self.finished:
+        if self.output is not None or not self.questions:
             return []
         return [interrupt for asked, (interrupt, _) in self.questions.items() if asked not in self.answers]
 
@@ -131,12 +119,11 @@ def make_tasks(plan: Plan, checkpoint_id: str, namespace: str, step: int) -> lis
     """The tasks of a superstep in task-path order: nodes by name, then `Send`s by index."""
     tasks = []
     for name in plan.names:
-        path: tuple[str | int, ...] = ("pull", name)
-        tasks.append(Task(name, path, Place(checkpoint_id, namespace, step, path)))
+        place = Place(checkpoint_id, namespace, step, ("pull", name))
+        tasks.append(Task(name, place))
     for index, send in enumerate(plan.sends):
-        path = ("push", index)
-        timeout = TimeoutPolicy.coerce(send.timeout)
-        tasks.append(Task(send.node, path, Place(checkpoint_id, namespace, step, path), send.arg, timeout))
+        place = Place(checkpoint_id, namespace, step, ("push", index))
+        tasks.append(Task(send.node, place, send.arg, TimeoutPolicy.coerce(send.timeout)))
     return tasks
 
 
@@ -150,14 +137,15 @@ def lines_of(tasks: Iterable[Task], in_order: frozenset[str]) -> dict[str, list[
 
 
 def start_task(writes: Any, checkpoint_id: str, namespace: str, step: int) -> Task:
-    path = ("pull", START)
-    return Task(START, path, Place(checkpoint_id, namespace, step, path), writes)
+    return Task(START, Place(checkpoint_id, namespace, step, ("pull", START)), writes)
 
 
-def restore(tasks: Sequence[Task], pending: Iterable[Pending]) -> None:
+def restore(tasks: Sequence[Task], pending: Sequence[Pending]) -> None:
     """Give tasks what is recorded of them."""
-    by_id = {task.id: task for task in tasks} if pending else {}
-    for record in sorted(pending, key=_rank):
+    if not pending:
+        return
+    by_id = {task.id: task for task in tasks}
+    for record in sorted(pending, key=_rank) if len(pending) > 1 else pending:
         task = by_id.get(record.task_id)
         if task is not None:
             _restore(task, record)
@@ -174,12 +162,13 @@ def _restore(task: Task, record: Pending) -> None:
     if record.kind == OUTPUT:
         task.output = output_of(record.value)
     elif record.kind == QUESTION:
-        task.questions[record.key] = question_of(record.value)
+        task.questions = {**task.questions, record.key: question_of(record.value)}
     elif record.kind == ANSWER:
         asked = task.questions.get(record.key)
         shown = asked[0].value if asked else None
         given = record.value
-        task.answers[record.key] = Answer(given["value"], given["fingerprint"], shown, "taken" in given)
+        answer = Answer(given["value"], given["fingerprint"], shown, "taken" in given)
+        task.answers = {**task.answers, record.key: answer}
     elif record.kind == KEPT and record.key != BREAKPOINT:
         task.keeping = task.keeping or Keeping()
         task.keeping.kept[record.key] = record.value
@@ -221,13 +210,14 @@ def ask(task: Task, asked: Asked) -> list[Pending]:
     """Note what the task asks, now; returns the records of it. Answers that a graph inside the task has gone on
     with, and still asks, are marked as taken."""
     records = []
-    for answered in filter(task.has_for_inside, task.answers):
-        answer = task.answers[answered] = replace(task.answers[answered], taken=True)
+    taken = {id: task.answers[id]._replace(taken=True) for id in task.answers if task.has_for_inside(id)}
+    for answered, answer in taken.items():
         records.append(answer_record(task.id, answered, answer.value, answer.fingerprint, taken=True))
-    for question, _ in asked.questions:
-        task.questions.pop(question.id, None)
-    for order, (question, mark) in enumerate(asked.questions, len(task.questions)):
-        task.questions[question.id] = question, mark
+    task.answers = {**task.answers, **taken}
+    again = {question.id for question, _ in asked.questions}
+    questions = {id: question for id, question in task.questions.items() if id not in again}
+    for order, (question, mark) in enumerate(asked.questions, len(questions)):
+        questions[question.id] = question, mark
         value = {
             "value": question.value,
             "id": question.id,
@@ -242,6 +232,7 @@ def ask(task: Task, asked: Asked) -> list[Pending]:
         if task.attends is not None:
             value["attends"] = task.attends
         records.append(Pending(task.id, QUESTION, question.id, value))
+    task.questions = questions
     if asked.breaks:
         records.append(Pending(task.id, KEPT, BREAKPOINT, True))
     return records
@@ -262,13 +253,11 @@ def answer_record(task_id: str, question: str, value: Any, mark: str, *, taken: 
 
 def entries_of(tasks: Iterable[Task], program: Program) -> list[Entry]:
     """The finished ones among the tasks, as they are applied."""
-    return [
-        Entry(
-            task.name,
-            None if task.steered else program.spec(task.name),
-            task.output.writes,
-            task.output.targets,
-        )
-        for task in tasks
-        if task.output is not None
-    ]
+    specs = program.specs
+    entries = []
+    for task in tasks:
+        output = task.output
+        if output is not None:
+            spec = None if task.steered else specs[task.name]
+            entries.append(Entry(task.name, spec, output.writes, output.targets))
+    return entries

@@ -26,10 +26,10 @@ class Teller(Protocol):
 
 
 def superstep_ended(run: Teller, checkpoints: Sequence[Checkpoint]) -> list[Event]:
-    """What there is to tell where a run stands, with the checkpoints that it has just got."""
+    """What there is to tell where a run stands, with the checkpoints that it has just got, if it stores them."""
     listen = run.request.listen
     told: list[Any] = []
-    if "checkpoints" in listen:
+    if "checkpoints" in listen and run.request.stored:
         told += [_checkpoint_saved(run, checkpoint) for checkpoint in checkpoints]
     if "values" in listen and not _has_nothing_to_show(run):
         told.append(state_changed(run, told[-1] if told else None))
@@ -51,7 +51,7 @@ def _has_nothing_to_show(run: Teller) -> bool:
     """The input is stored and not applied yet, since a branch has to choose what runs first; or the one task of an
     entrypoint, which has no values beside what it returns, is still to run."""
     tasks, program = run.standing.tasks, run.program
-    return bool(tasks) and (tasks[0].name == program.entry.name or program.spec(tasks[0].name).coordinates)
+    return bool(tasks) and (tasks[0].name == program.entry.name or program.specs[tasks[0].name].coordinates)
 
 
 def _checkpoint_saved(run: Teller, checkpoint: Checkpoint) -> CheckpointSaved:
@@ -72,7 +72,7 @@ def _checkpoint_saved(run: Teller, checkpoint: Checkpoint) -> CheckpointSaved:
 
 
 def _task_state(run: Teller, task: Task) -> TaskState:
-    spec, inside = run.program.spec(task.name), ""
+    spec, inside = run.program.specs[task.name], ""
     if spec.subgraph is None and task.output is None and task.error is None and not task.questions:
         return TaskState(id=task.id, name=task.name)
     if spec.subgraph is not None and spec.keeps is not False and run.request.stored:

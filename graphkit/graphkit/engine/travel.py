@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 from graphkit.engine import effects
-from graphkit.engine.identity import task_in
+from graphkit.engine.identity import task_id, task_in
 from graphkit.engine.request import Position
 from graphkit.engine.tasks import Task
 from graphkit_checkpoint.records import ANSWER, OUTPUT, QUESTION, Opening, Saved
@@ -83,7 +83,9 @@ def inside(tasks: Sequence[Task], stops: Sequence[Stop], around: str) -> dict[st
     namespace = stops[0][0]
     wanted, node = task_in(namespace), namespace.rpartition("|")[2].partition(":")[0]
     for task in tasks:
-        if task.place._replace(namespace=around).id == wanted if wanted else task.name == node:
+        place = task.place
+        here = task_id(place.checkpoint_id, around, place.step, place.path) if wanted else task.name
+        if here == (wanted or node):
             return {"path": list(task.path), "stops": [list(stop) for stop in stops]}
     raise ValueError(
         f"the nested graph in namespace {namespace!r} cannot be run from there: no task of checkpoint "

@@ -64,8 +64,11 @@ def _is_part(part: Any) -> bool:
 def _read_root(returned: Any, node: str, words: Vocabulary, output: Output) -> None:
     if isinstance(returned, Command):
         _read_command(returned, node, words, output)
+    elif isinstance(returned, (list, tuple)) and any(isinstance(part, Command) for part in returned):
+        for part in returned:
+            _read_root(part, node, words, output)
     elif returned is not None:
-        output.writes = [(ROOT, returned)]
+        output.writes.append((ROOT, returned))
 
 
 def _read_command(command: Command[Any], node: str, words: Vocabulary, output: Output) -> None:
@@ -141,7 +144,7 @@ def attribute_pairs(instance: Any) -> list[tuple[str, Any]] | None:
     ]
 
 
-def checked_targets(goto: Any, node: str, nodes: frozenset[str]) -> list[Target]:
+def checked_targets(goto: Any, node: str, nodes: frozenset[str], branch: str | None = None) -> list[Target]:
     """The targets of a `goto` or of a branch. Raises `InvalidUpdateError` naming an unknown node."""
     targets: Sequence[Any] = goto if isinstance(goto, (list, tuple)) else (goto,)
     for target in targets:
@@ -149,8 +152,9 @@ def checked_targets(goto: Any, node: str, nodes: frozenset[str]) -> list[Target]
         if name == END and not isinstance(target, Send):
             continue
         if not isinstance(name, str) or name not in nodes:
+            who = repr(node) if branch is None else f"the branch {branch!r} of node {node!r}"
             raise InvalidUpdateError(
-                f"{node!r} goes to {name!r}, which is no node of the graph; it has {', '.join(sorted(nodes))}"
+                f"{who} goes to {name!r}, which is no node of the graph; it has {', '.join(sorted(nodes))}"
             )
     return list(targets)
 

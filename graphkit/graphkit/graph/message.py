@@ -18,13 +18,16 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Final, TypedDict, TypeGuard
 
-from graphkit.channels import KNOWN, Extension
 from graphkit.errors import InvalidUpdateError
+from graphkit.extensions import KNOWN, Extension
 from graphkit_checkpoint.serde import register_type
 
 __all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "RemoveMessage", "add_messages", "push_message"]
+
+_id_of = attrgetter("id")
 
 REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 """`RemoveMessage(REMOVE_ALL_MESSAGES)`: delete every message before this one."""
@@ -52,21 +55,31 @@ def add_messages(left: Any, right: Any) -> list[Any]:
     messages, changes = _listed(left), _listed(right)
     clearing = [place for place, change in enumerate(changes) if _clears(change)]
     if clearing:
-        return _merged([], changes[clearing[-1] + 1 :])[0]
+        return _merged([], changes[clearing[-1] + 1 :])
     if messages and (_id(messages[0]) is None or _id(messages[-1]) is None):
         messages = [_identified(message) for message in messages]
-    return _merged(messages, changes)[0]
+    return _merged(messages, changes)
 
 
 def _appended(left: Any, right: Any) -> tuple[Any, Extension] | None:
     """`add_messages` where it does nothing but append."""
-    changes = _listed(right)
-    if type(left) is not list or any(map(_removes, changes)):
+    changes = right if type(right) is list else _listed(right)
+    if type(left) is not list or (left and (_id(left[0]) is None or _id(left[-1]) is None)):
         return None
-    if left and (_id(left[0]) is None or _id(left[-1]) is None):
-        return None
-    merged, appends = _merged([*left], changes)
-    return (merged, len(changes)) if appends else None
+    messages, known = [*left], None
+    for change in changes:
+        if _removes(change):
+            return None
+        message = _identified(change)
+        if message is change:  # else its id is new
+            if known is None:
+                known = _ids(messages)
+            change_id = _id(change)
+            if change_id in known:
+                return None
+            known.add(change_id)
+        messages.append(message)
+    return messages, len(changes)
 
 
 KNOWN[add_messages] = _appended
@@ -83,13 +96,11 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
-def _merged(messages: list[Any], changes: list[Any]) -> tuple[list[Any], bool]:
-    """Apply `changes` in order to `messages`, a list that belongs to the caller of this function alone; returns
-    the result, and whether nothing but appending was done."""
+def _merged(messages: list[Any], changes: list[Any]) -> list[Any]:
+    """Apply `changes` in order to `messages`, a list that belongs to the caller of this function alone."""
     known: set[Any] | None = None
     places: dict[Any, int] | None = None
     removed: set[Any] = set()
-    appends = True
     for change in changes:
         removes = _removes(change)
         message = change if removes else _identified(change)
@@ -106,15 +117,14 @@ def _merged(messages: list[Any], changes: list[Any]) -> tuple[list[Any], bool]:
                 places = {_id(message): place for place, message in enumerate(messages)}
             messages[places[change_id]] = change
             removed.discard(change_id)
-            appends = False
         else:
             known.add(change_id)
             if places is not None:
                 places[change_id] = len(messages)
             messages.append(change)
     if removed:
-        return [message for message in messages if _id(message) not in removed], False
-    return messages, appends
+        return [message for message in messages if _id(message) not in removed]
+    return messages
 
 
 def _listed(value: Any) -> list[Any]:
@@ -151,10 +161,15 @@ def _id(message: Any) -> Any:
 
 
 def _ids(messages: list[Any]) -> set[Any]:
-    """The ids of these messages. Those of dicts are read without a call of Python for each: there may be many."""
+    """The ids of these messages. Those of dicts, and those of objects, are read without a call of Python for each:
+    there may be many."""
     try:
         return {*map(dict.get, messages, repeat("id"))}
     except TypeError:  # they are no dicts
+        pass
+    try:
+        return {*map(_id_of, messages)}
+    except AttributeError:  # some are
         return {_id(message) for message in messages}
 
 

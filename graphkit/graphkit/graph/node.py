@@ -65,8 +65,7 @@ def _callee(action: Any, name: str, read: Callable[[Any], Arguments]) -> Callee:
     call, acall = callable_forms(action)
     if not callable(call or acall):
         raise InvalidGraphError(
-            f"{name!r} is a {type(action).__name__}, which cannot be called; give a function or an object with "
-            f"invoke()"
+            f"{action!r:.100} cannot be called; give a function or an object with invoke()"
         )
     arguments = read(call or acall)
     return Callee(

@@ -42,23 +42,20 @@ from graphkit.graph.node import (
 from graphkit.graph.schema import fields_of, hints_of, shape_of
 from graphkit.graph.structure import BranchDescription, GraphDescription, check_structure
 from graphkit.graph.subgraph import subgraph_callee
+from graphkit.type_variables import ContextT, Defaulting, InputT, OutputT, StateT
 from graphkit.types import CachePolicy, RetryPolicy, TimeoutPolicy
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
 from graphkit_checkpoint.serde import register_annotations
 
-__all__ = ["StateGraph"]
+__all__ = ["CompiledStateGraph", "StateGraph"]
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from typing_extensions import TypeVar
+CompiledStateGraph = CompiledGraph
+"""What `StateGraph.compile` makes, by the name that annotations of LangGraph's users have."""
 
-    StateT = TypeVar("StateT", default=Any)
-else:
-    from typing import TypeVar
-
-    StateT = TypeVar("StateT")
 Retry = RetryPolicy | Sequence[RetryPolicy]
 Timeout = float | timedelta | TimeoutPolicy
 PathMap = Mapping[Hashable, str] | Sequence[str]
@@ -86,7 +83,7 @@ class _Branch:
     path_map: dict[Hashable, str] | None
 
 
-class StateGraph(Generic[StateT]):
+class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
     """A graph whose nodes read a shared state and return updates to it.
 
     `state_schema` is a TypedDict, dataclass, pydantic model, or an annotated single value; each key is a
@@ -98,15 +95,15 @@ class StateGraph(Generic[StateT]):
     def __init__(
         self,
         state_schema: type[StateT],
-        context_schema: Any = None,
+        context_schema: type[ContextT] | None = None,
         *,
-        input_schema: Any = None,
-        output_schema: Any = None,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT] | None = None,
     ) -> None:
         self.state_schema = state_schema
         self.context_schema = context_schema
-        self.input_schema = input_schema or state_schema
-        self.output_schema = output_schema or state_schema
+        self.input_schema: Any = input_schema or state_schema
+        self.output_schema: Any = output_schema or state_schema
         self.channels: dict[str, BaseChannel[Any]] = {}
         self.nodes: dict[str, _Node] = {}
         self.edges: dict[tuple[str, str], None] = {}
@@ -297,7 +294,7 @@ class StateGraph(Generic[StateT]):
         on_conflict: OnConflict = "raise",
         conflict_timeout: float | None = CONFLICT_TIMEOUT,
         on_version_change: OnVersionChange = "raise",
-    ) -> CompiledGraph:
+    ) -> CompiledGraph[StateT, ContextT, InputT, OutputT]:
         """Check the structure and make the graph runnable.
 
         `checkpointer` keeps threads. A graph inside another one uses that one's, and begins anew with every task;

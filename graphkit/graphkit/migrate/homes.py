@@ -25,7 +25,7 @@ MOVED: Final = {
 
 RENAMED: Final = {
     "langgraph": {
-        "CompiledStateGraph": ("graphkit.compiled", "CompiledGraph"),
+        "CompiledStateGraph": ("graphkit.graph.state", "CompiledStateGraph"),
         "CompiledGraph": ("graphkit.compiled", "CompiledGraph"),
         "Pregel": ("graphkit.compiled", "CompiledGraph"),
         "MemorySaver": ("graphkit.checkpoint.memory", "InMemorySaver"),

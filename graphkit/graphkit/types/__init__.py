@@ -257,6 +257,15 @@ class RetryPolicy:
     jitter: bool = True
     retry_on: type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool] | None = None
 
+    def __post_init__(self) -> None:
+        kinds = self.retry_on
+        if kinds is None or callable(kinds):
+            return
+        if not isinstance(kinds, Sequence) or not all(isinstance(kind, type) for kind in kinds):
+            raise TypeError(
+                f"retry_on must be an exception class, a list of some, or a function of the error, not {kinds!r:.100}"
+            )
+
     def applies_to(self, error: BaseException) -> bool:
         if not isinstance(error, Exception):
             return False

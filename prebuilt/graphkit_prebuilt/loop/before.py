@@ -18,17 +18,19 @@ DENIED = "The request was denied by a hook"
 
 
 def before(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Command[Any]]:
-    messages = view.get("prompt") or None
+    given = messages = view.get("prompt") or None
     if heard(inv, BeforeInvocationEvent):
         event = BeforeInvocationEvent(inv.agent, invocation_state=inv.invocation_state, messages=messages)
         yield from fire(inv, event, "before_invocation")
         if event.cancel:
             return (yield from finish(inv, {}, assistant(denial(event.cancel)), "end_turn"))
         messages = event.messages
-    writes: dict[str, Any] = {"messages": []}
+    writes: dict[str, Any] = {}
+    if given is not None:  # calls that a turn has left without results are not made any more
+        writes["messages"] = []
     for number, message in enumerate(messages or ()):
         yield from added(inv, message, writes, f"added:{number}")
-    inv.new = writes["messages"]
+    inv.new = writes.get("messages", [])
     return Command(update=inv.settled(writes), goto="model")
 
 

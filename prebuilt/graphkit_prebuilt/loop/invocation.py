@@ -14,6 +14,7 @@ from graphkit_prebuilt.conversation import Messages, view
 from graphkit_prebuilt.limits import Limits
 from graphkit_prebuilt.log import DELETED
 from graphkit_prebuilt.metrics import RequestMetrics
+from graphkit_prebuilt.models.model import Sent
 from graphkit_prebuilt.plugin_state import RunningStates
 from graphkit_prebuilt.state import AgentState
 
@@ -63,10 +64,10 @@ class Invocation:
     side by side change here. `values` are the channels as the task that runs now sees them, `added` the messages that
     it has added to them; `final` is the one that ended the turn, `denied` what the caller gets if a hook did not let
     the request go on. `extra` are tools by name that the agent has in this request beside its own. `exception` is what
-    the last call of the model came to, if that. `asking` are the calls of tools whose questions are open, by the id of
-    the question; `halts` are those for which the request comes to rest. `thread` is the
-    one that `thread_id` names, if the agent does not know it by that. In `scratch` hook providers keep, each under
-    itself, what they must remember until the request ends.
+    the last call of the model came to, if that. `sent` is what models were sent of the conversation. `asking` are the
+    calls of tools whose questions are open, by the id of the question; `halts` are those for which the request comes to
+    rest. `thread` is the one that `thread_id` names, if the agent does not know it by that. In `scratch` hook providers
+    keep, each under itself, what they must remember until the request ends.
     """
 
     agent: Any
@@ -83,6 +84,7 @@ class Invocation:
     lock: Any = field(default_factory=threading.RLock)
     guard: threading.Lock = field(default_factory=threading.Lock)
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
+    sent: Sent = field(default_factory=Sent)
     values: Mapping[str, Any] = field(default_factory=dict)
     added: list[Message] = field(default_factory=list)
     structured_output: Any = None

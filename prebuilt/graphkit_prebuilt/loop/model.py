@@ -52,6 +52,8 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
         said = inv.cancel.message or (None if came_from_tools else CANCELLED)
         return (yield from finish(inv, writes, assistant(said) if said else None, "cancelled"))
     given = directed.restored(view)
+    if given is None and log and dangling(log[-1]) and dangling(inv.seen[-1]):
+        return _batch_of(inv, writes, log[-1])  # calls that the program has put there
     if given is not None:
         message, reason = given, "tool_use" if tool_uses(given) else "end_turn"
     else:
@@ -75,9 +77,14 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
         yield from added(inv, inv.output.insisting, writes, "insisting")
         return Command(update=inv.settled(writes), goto="model")
     yield from added(inv, message, writes)
+    return _batch_of(inv, writes, message)
+
+
+def _batch_of(inv: Invocation, writes: dict[str, Any], message: Message) -> Command[Any]:
+    """Where the calls of a message lead."""
     if heard(inv, BeforeToolsEvent) or inv.agent.middleware.of(ExecuteToolsStage):
         return Command(update=inv.settled(writes), goto="batch")
-    return Command(update=inv.settled(writes), goto=to_tools(len(calls)))
+    return Command(update=inv.settled(writes), goto=to_tools(len(tool_uses(message))))
 
 
 def _are_results(inv: Invocation, last: Message) -> bool:

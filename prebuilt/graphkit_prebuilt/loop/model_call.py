@@ -101,7 +101,7 @@ def plain_call(
     begun = time.perf_counter()
     assembly = Assembly()
     feed = _saying(frame, assembly) if "messages" in frame.attempt.scope.listen else assembly.feed
-    chunks = call_model(model, messages, specs, system_prompt, choice, told)
+    chunks = call_model(model, messages, specs, system_prompt, choice, told, inv.sent)
     if show is not None or heard(inv, *SHOWN):
         yield from _show(inv, Stream(chunks), feed, show)
     else:
@@ -114,6 +114,8 @@ def plain_call(
             return False
 
         yield Stream(chunks, each=take)
+    if assembly.taken_back is not None:
+        _take_back(inv, assembly.taken_back)
     if inv.cancel.is_set():
         return assistant(inv.cancel.message or CANCELLED), "cancelled"
     assembly.finish()
@@ -121,6 +123,18 @@ def plain_call(
     message["metadata"] = {"usage": assembly.usage, "metrics": assembly.metrics}
     inv.metrics.add_call(assembly.usage, assembly.metrics, time.perf_counter() - begun)
     return message, assembly.stop_reason
+
+
+def _take_back(inv: Invocation, text: str) -> None:
+    """Put the text of a guardrail into the place of the last message, of results of tools into that of their content:
+    no model and no reader of the conversation is shown again what was there. The log and its history keep it."""
+    messages = inv.messages
+    if messages:
+        results = (block["toolResult"] for block in messages[-1]["content"] if "toolResult" in block)
+        content: list[ContentBlock] = [
+            {"toolResult": {**result, "content": [{"text": text}]}} for result in results
+        ]
+        messages[-1]["content"] = content or [{"text": text}]
 
 
 def _show(

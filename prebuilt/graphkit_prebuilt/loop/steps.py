@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import queue
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from graphkit.drivers.pools import pool_at, run_in_standing_loop, standing_loop, submit_to_loop
+from graphkit.drivers.loops import run_in_standing_loop, standing_loop
+from graphkit.drivers.pools import in_thread
 from graphkit.frame import current
 
 T = TypeVar("T")
 
 _NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool, int, float})
+
+_AT_HAND = frozenset({list, tuple})
+"""Iterables whose items are there already: to read them keeps nobody waiting."""
 
 
 class _Over:
@@ -128,7 +131,8 @@ class Stream:
             iterable = self.iterable
             self.iterator = aiter(iterable) if hasattr(iterable, "__aiter__") else iter(iterable)
         if not hasattr(self.iterator, "__anext__"):
-            return await in_thread(depth, self.block, depth) if self.blocks else self.block(depth)
+            waits = self.blocks and type(self.iterable) not in _AT_HAND
+            return await in_thread(depth, self.block, depth) if waits else self.block(depth)
         try:
             if self.each is None:
                 return await anext(self.iterator)
@@ -257,12 +261,6 @@ def depth_below() -> int:
     return 0 if frame is None else frame.attempt.scope.depth + 1
 
 
-async def in_thread(depth: int, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call a function that blocks, in a thread with this context."""
-    work = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(pool_at(depth), work)
-
-
 def _taken_on_loop(iterable: Any, each: Callable[[Any], bool | None], depth: int) -> Any:
     """Take an async iterable whole on the standing loop: one hop, however many items there are."""
 
@@ -277,12 +275,7 @@ def _taken_on_loop(iterable: Any, each: Callable[[Any], bool | None], depth: int
             if aclose is not None:
                 await aclose()
 
-    future = submit_to_loop(take(), depth)
-    try:
-        future.result()
-    except BaseException:
-        future.stop()
-        raise
+    run_in_standing_loop(take(), depth)
     return OVER
 
 
@@ -292,10 +285,9 @@ class _Pump:
 
     def __init__(self, iterable: Any, depth: int) -> None:
         self.iterable = iterable
-        self.loop = standing_loop(depth)
         self.items: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.wanted = asyncio.Event()
-        self.future = submit_to_loop(self._serve(), depth)
+        self.future = standing_loop(depth).submit(self._serve(), contextvars.copy_context())
         self.future.add_done_callback(lambda _: self.items.put(OVER))
 
     async def _serve(self) -> None:
@@ -316,7 +308,7 @@ class _Pump:
         return self
 
     def __next__(self) -> Any:
-        self.loop.call_soon_threadsafe(self.wanted.set)
+        self.future.loop.call_soon_threadsafe(self.wanted.set)
         item = self.items.get()
         if item is not OVER:
             return item

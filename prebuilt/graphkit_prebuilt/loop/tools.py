@@ -59,7 +59,7 @@ def settled(inv: Invocation, frame: Frame, call: ToolUse) -> Steps[tuple[ToolUse
     if result is not None:
         return call, result
     try:
-        return (yield from _Call(inv, frame, call).settle())
+        return (yield from Settling(inv, frame, call).settle())
     except BaseException:
         inv.asking.update((question.id, call) for question, _ in frame.questions)
         raise
@@ -74,7 +74,7 @@ def _unknown(use: ToolUse) -> ToolResult:
     return tool_result(use["toolUseId"], "error", f"Unknown tool: {use['name']}")
 
 
-class _Call:
+class Settling:
     """One call of a tool on its way to a result."""
 
     __slots__ = ("call", "error", "frame", "inv", "tries", "use")
@@ -117,7 +117,7 @@ class _Call:
         inv = self.inv
         if not heard(inv, BeforeToolCallEvent):
             return inv.tool(self.use["name"]), None
-        given = ToolUse(copied(dict(self.call)))
+        given = self._given()
         selected = inv.tool(given["name"])
         event = BeforeToolCallEvent(
             inv.agent, selected_tool=selected, tool_use=given, invocation_state=inv.invocation_state
@@ -132,6 +132,10 @@ class _Call:
         if not event.cancel_tool:
             return tool, None
         return tool, event.cancel_tool if isinstance(event.cancel_tool, str) else DENIED
+
+    def _given(self) -> ToolUse:
+        """The call as hooks may change it."""
+        return ToolUse(copied(dict(self.call)))
 
     def _run(self, tool: Any, cancel: str | None) -> Steps[tuple[ToolResult, float | None]]:
         """Run the tool, if there is one to run; its result, and the seconds it took."""

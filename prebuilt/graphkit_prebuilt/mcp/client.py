@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from graphkit.drivers.pools import submit_to_loop
+from graphkit.drivers.loops import submit_to_loop
 from graphkit.errors import MCPClientInitializationError
 from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.loop.steps import Call, Steps

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from graphkit.drivers.pools import LoopFuture, submit_to_loop
+from graphkit.drivers.loops import LoopFuture, submit_to_loop
 from graphkit.errors import MCPClientInitializationError, MCPConnectionError
 from graphkit_prebuilt.loop.steps import Either
 

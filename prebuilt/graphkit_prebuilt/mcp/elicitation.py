@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from graphkit.drivers.pools import submit_to_loop
+from graphkit.drivers.loops import submit_to_loop
 from graphkit_prebuilt.mcp.connection import LOOP
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.halting import HaltSignal, halt
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.hooks.firing import Hearing, fire, heard
-from graphkit_prebuilt.loop.steps import OVER, Call, Close, Steps, Stream, Wait
+from graphkit_prebuilt.loop.steps import OVER, Call, Close, Steps, Stream, Wait, depth_below
 from graphkit_prebuilt.middleware.registry import Layer
 from graphkit_prebuilt.middleware.stages import MiddlewareStage
 from graphkit_prebuilt.tools.values import result_of
@@ -70,7 +70,7 @@ class Onion:
         self.inside = inside
         self.entered = 0
         self.watched = False
-        self.depth = frame.attempt.scope.depth + 1  # the task's own threads may all be waiting for layers
+        self.depth = depth_below()  # the task's own threads may all be waiting for layers
         self.noted: BaseException | None = None
 
     def steps(self, inv: Hearing, context: Any) -> Steps[Any]:

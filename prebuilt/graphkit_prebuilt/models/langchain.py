@@ -7,8 +7,9 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
+from graphkit.constants import TAG_NOSTREAM
 from graphkit.errors import ContextWindowOverflowException, ModelThrottledException
 from graphkit_prebuilt.assembly import whole
 from graphkit_prebuilt.content import Message, SystemContentBlock, ToolChoice, ToolSpec
@@ -24,6 +25,9 @@ STOP_REASONS = {
     "stop_sequence": "stop_sequence",
 }
 """What providers call the ends that are neither the end of a turn nor a call of a tool, in small letters."""
+
+_QUIET: Final[dict[str, Any]] = {"config": {"tags": [TAG_NOSTREAM]}}
+"""An agent shows what its model says itself, not through LangChain's callbacks."""
 
 
 class LangChainModel(Model):
@@ -75,14 +79,14 @@ class LangChainStream:
     def __iter__(self) -> Iterator[StreamEvent]:
         with _named_errors():
             reading = _Reading()
-            for answer in self._bound.stream(self._messages, **self._settings):
+            for answer in self._bound.stream(self._messages, **{**_QUIET, **self._settings}):
                 yield from reading.feed(answer)
             yield from reading.end()
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
         with _named_errors():
             reading = _Reading()
-            async for answer in self._bound.astream(self._messages, **self._settings):
+            async for answer in self._bound.astream(self._messages, **{**_QUIET, **self._settings}):
                 for chunk in reading.feed(answer):
                     yield chunk
             for chunk in reading.end():

@@ -6,7 +6,8 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from threading import Event
+from operator import is_, itemgetter
+from threading import Event, Lock
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -18,6 +19,7 @@ from graphkit.errors import (
 )
 from graphkit_prebuilt.assembly import Assembly
 from graphkit_prebuilt.content import (
+    ContentBlock,
     Message,
     SystemContentBlock,
     SystemPrompt,
@@ -116,6 +118,57 @@ def known(error: Exception) -> Exception:
     return error
 
 
+class Sent:
+    """What models were sent of a conversation: the next call of one is sent most of it again, so that it costs what was
+    said since. Of a message a model sees role and content: what else we keep with it is not for a provider. Nor are
+    texts of the assistant without a word, which providers refuse."""
+
+    __slots__ = ("_contents", "_known", "_lock", "_said")
+
+    def __init__(self) -> None:
+        self._known: list[Message] = []
+        self._contents: list[Any] = []
+        self._said: list[Message] = []
+        self._lock = Lock()
+
+    def of(self, messages: list[Message]) -> list[Message]:
+        """These messages as a model sees them, in a list of its own. They, and their contents, are known by their
+        identity."""
+        with self._lock:
+            known, contents, said = self._known, self._contents, self._said
+            if (
+                len(known) > len(messages)
+                or not all(map(is_, known, messages))
+                or not all(map(is_, contents, map(_CONTENT, messages)))
+            ):
+                for kept in (known, contents, said):
+                    kept.clear()
+            new = messages[len(known) :]
+            known += new
+            contents += map(_CONTENT, new)
+            said += map(_as_sent, new)
+            return said[:]
+
+
+def _as_sent(message: Message) -> Message:
+    if message["role"] == "assistant":
+        return {"role": "assistant", "content": _worded(message["content"])}
+    return message if len(message) == 2 else {"role": message["role"], "content": message["content"]}
+
+
+_CONTENT: Final = itemgetter("content")
+WORDLESS: Final[ContentBlock] = {"text": "(no answer)"}
+"""What a model is told of an answer without a word."""
+
+
+def _worded(content: list[ContentBlock]) -> list[ContentBlock]:
+    """An answer without its texts without a word."""
+    for block in content:
+        if "text" in block and not block["text"].strip():
+            return [each for each in content if each.get("text", "-").strip()] or [WORDLESS]
+    return content or [WORDLESS]
+
+
 class Calling(Protocol):
     """What a model is told of the request that calls it."""
 
@@ -132,15 +185,13 @@ def call_model(
     system_prompt: SystemPrompt = None,
     tool_choice: ToolChoice | None = None,
     invocation: Calling | None = None,
+    sent: Sent | None = None,
 ) -> AsyncIterable[StreamEvent] | Iterable[StreamEvent]:
     """Start a stream of the model, passing what its `stream` takes. Which chunks come is for `Assembly` to judge.
 
-    Of a message the model sees role and content: what else we keep with it is not for a provider.
+    `sent` is what was sent of the conversation before, if it has been going on.
     """
-    said: list[Message] = [
-        message if len(message) == 2 else {"role": message["role"], "content": message["content"]}
-        for message in messages
-    ]
+    said = (Sent() if sent is None else sent).of(messages)
     text: str | None = None
     blocks: list[SystemContentBlock] | None = None
     if not system_prompt:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, cast
 
 from graphkit.errors import RecordedError
 from graphkit.types import Interrupt
-from graphkit_prebuilt.halting import Halt, Halted
+from graphkit_prebuilt.halting import Halt, Halted, halts_told
 from graphkit_prebuilt.result import AgentResult
 from graphkit_prebuilt.streaming import Metrics, Usage
 
@@ -179,6 +179,7 @@ class MultiAgentResult(Halted):
             "execution_time": self.execution_time,
             "interrupts": [question.to_dict() for question in self.interrupts],
             "reason": self.reason,
+            "halts": [halt.to_dict() for halt in self.halts],
         }
 
     @classmethod
@@ -196,6 +197,7 @@ class MultiAgentResult(Halted):
             execution_time=data.get("execution_time", 0),
             interrupts=_questions_in(data),
             reason=data.get("reason"),
+            halts=halts_told(data),
         )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from graphkit.errors import StructuredOutputException
 from graphkit.frame import Frame
@@ -12,13 +12,15 @@ from graphkit.graph.message import new_id
 from graphkit.responses import ResponseSchema
 from graphkit.runtime import config_of
 from graphkit_prebuilt.assembly import Assembly
-from graphkit_prebuilt.content import SystemContentBlock, ToolChoiceToolDict, ToolSpec, tool_uses
+from graphkit_prebuilt.content import Message, SystemContentBlock, ToolChoiceToolDict, ToolSpec, tool_uses
 from graphkit_prebuilt.loop.steps import Steps, Stream
 from graphkit_prebuilt.models.langchain import sent, tool_of
-from graphkit_prebuilt.models.model import call_model
+from graphkit_prebuilt.models.model import Sent, call_model
 from graphkit_prebuilt.models.resolve import resolve_model
-from graphkit_prebuilt.react.langchain import Invoked, invoked
-from graphkit_prebuilt.react.reading import completed, converse_of, role_of, style_of
+from graphkit_prebuilt.react.converse import converse_of
+from graphkit_prebuilt.react.langchain import invoked
+from graphkit_prebuilt.react.past import read
+from graphkit_prebuilt.react.reading import completed, role_of, style_of
 from graphkit_prebuilt.react.writing import answer, piece, style_for
 
 Kind = Literal["ours", "langchain", "function"]
@@ -50,6 +52,18 @@ def _knows_tools(model: Any) -> bool:
     return isinstance(keywords, Mapping) and "tools" in keywords
 
 
+class _Bare(Sent):
+    """Of a conversation that was read for this call: there is nothing in it but what a model sees."""
+
+    __slots__ = ()
+
+    def of(self, messages: list[Message]) -> list[Message]:
+        return messages
+
+
+_BARE: Final = _Bare()
+
+
 def answered(
     model: Any,
     kind: Kind,
@@ -62,10 +76,10 @@ def answered(
     messages."""
     if kind == "langchain":
         return (yield from _answered_by_langchain(model, messages, frame, name))
-    style = style_for(messages)
-    said, system = converse_of(messages)
+    said, system, recent = read(messages)
+    style = style_for(recent)
     assembly = Assembly()
-    chunks = call_model(model, said, specs, _prompt(system))
+    chunks = call_model(model, said, specs, _prompt(system), sent=_BARE)
     if "messages" not in frame.attempt.scope.listen:
         message_id = None
         yield Stream(chunks, each=_feeding(assembly))
@@ -100,56 +114,29 @@ def _prompt(system: list[SystemContentBlock]) -> str | list[SystemContentBlock] 
 
 
 def _answered_by_langchain(model: Any, messages: Sequence[Any], frame: Frame, name: str | None) -> Steps[Any]:
-    given, config = list(_sendable(messages)), {**config_of(frame)}
-    if "messages" not in frame.attempt.scope.listen:
-        message = yield from invoked(model, given, config)
-    else:
-        chunks: list[Any] = []
-
-        def show(chunk: Any) -> None:
-            chunks.append(chunk)
-            frame.emit_message(chunk)
-
-        yield Stream(_Streamed(model, given, config), each=show)
-        message = _whole(chunks)
+    given, config = _sendable(messages), {**config_of(frame)}
+    message = yield from invoked(model, given, config)
     if name is not None:
         message.name = name
     return message
 
 
-class _Streamed(Invoked):
-    """The pieces of an answer, with a loop or without."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.runnable.stream(*self.args))
-
-    async def __aiter__(self) -> Any:
-        async for chunk in self.runnable.astream(*self.args):
-            yield chunk
-
-
-def _whole(chunks: Sequence[Any]) -> Any:
-    """The message that these pieces make."""
-    message = chunks[0]
-    for chunk in chunks[1:]:
-        message = message + chunk
-    if not type(message).__name__.endswith("Chunk"):
-        return message
-    from langchain_core.messages import message_chunk_to_message
-
-    return message_chunk_to_message(message)
-
-
-def _sendable(messages: Sequence[Any]) -> Iterator[Any]:
+def _sendable(messages: Sequence[Any]) -> list[Any]:
     """The conversation as LangChain takes it: objects and dicts in the style of chat APIs as they are."""
+    sendable: list[Any] = []
     for message in completed(messages):
-        if isinstance(message, dict) and style_of(message) == "blocks":
+        if not issubclass(
+            type(message), dict
+        ):  # LangChain's objects take long to say what they are no instances of
+            sendable.append(message)
+        elif style_of(message) != "blocks":
+            sendable.append(dict(message))
+        else:
             said, system = converse_of([message])
             said = said[:1]  # the error results of its calls are not its own
             text = "\n".join(block["text"] for block in system) if role_of(message) == "system" else None
-            yield from sent(said, text)
-        else:
-            yield dict(message) if isinstance(message, dict) else message
+            sendable += sent(said, text)
+    return sendable
 
 
 # --- Structured answers -----------------------------------------------------------------------------------
@@ -160,7 +147,7 @@ def structured(model: Any, kind: Kind, messages: Sequence[Any], schema: Any, fra
     schema. Raises `StructuredOutputException` if the model gives none, `InvalidResponseError` if it does not fit."""
     if kind == "langchain":
         runnable = model.with_structured_output(schema)
-        return (yield from invoked(runnable, list(_sendable(messages)), {**config_of(frame)}))
+        return (yield from invoked(runnable, _sendable(messages), {**config_of(frame)}))
     wanted = ResponseSchema.of(schema)
     json_schema = wanted.json_schema
     name = _schema_name(schema, json_schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
-from graphkit.channels import KNOWN, Extension
+from graphkit.extensions import KNOWN, Extension
 from graphkit.graph.message import add_messages
 from graphkit.managed import RemainingSteps
 from graphkit_checkpoint.serde import register_type
@@ -20,6 +20,12 @@ class ChatMessage(dict[str, Any]):
     An assistant's has `tool_calls` (`{"name", "args", "id", "type": "tool_call"}`), a tool's has `tool_call_id`, `name`
     and `status`. `type` is what LangChain calls the role; items that are not there are None, `tool_calls` is empty.
     """
+
+    past: Any = None
+    """What has been read of the conversation before it (`Past`): no part of the message, of copies neither."""
+
+    def __reduce__(self) -> Any:
+        return ChatMessage, ({**self},)
 
     @property
     def role(self) -> str:

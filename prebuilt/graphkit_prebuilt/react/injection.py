@@ -10,20 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+from graphkit.type_variables import ContextT, Defaulting, StateT
 
-    ContextT = TypeVar("ContextT", default=Any)
-    StateT = TypeVar("StateT", default=Any)
+if TYPE_CHECKING:
 
     class ToolArgument: ...
 
     class DirectToolArgument: ...
 
 else:
-    from typing import TypeVar
-
-    ContextT, StateT = TypeVar("ContextT"), TypeVar("StateT")
     try:
         from langchain_core.tools.base import InjectedToolArg as ToolArgument
     except ImportError:
@@ -53,7 +48,7 @@ class InjectedStore(ToolArgument):
 
 
 @dataclass
-class ToolRuntime(DirectToolArgument, Generic[ContextT, StateT]):
+class ToolRuntime(Defaulting, DirectToolArgument, Generic[ContextT, StateT]):
     """`runtime: ToolRuntime` is all that a tool may know of its call and the run around it.
 
     `tools` are all tools of the node, as a model is told of them.

@@ -117,11 +117,12 @@ class Answering:
         return model, kind
 
     def _wants_more(self, view: Mapping[str, Any], message: Any) -> bool:
-        """Whether the steps that are left do not suffice for what the model wants."""
+        """Whether the steps that are left, this one among them, do not suffice for what the model wants: one for its
+        tools, and one to read their results unless these are the answer."""
         left = view.get("remaining_steps")
-        if left is None or left >= 2 or not (calls := calls_of(message)):
+        if left is None or left >= 3 or not (calls := calls_of(message)):
             return False
-        return left < 1 or not all(call["name"] in self.direct for call in calls)
+        return left < 2 or not all(call["name"] in self.direct for call in calls)
 
 
 class Structuring:
@@ -174,8 +175,11 @@ class EachCall:
     def _one(self, seen: Seen) -> Steps[Any]:
         tools, state = self.agent.tools, self.agent.state(seen.view)
         if isinstance(seen.arg, int):
-            message, _ = last_answer(seen.view["messages"])
-            return tools.serve(calls_of(message)[seen.arg], state, style_of(message), current.get())
+            messages = seen.view["messages"]
+            message, calls = last_answer(messages)
+            if messages[-1] is not message:  # some of them may have been answered
+                calls = calls_of(message)
+            return tools.serve(calls[seen.arg], state, style_of(message), current.get())
         (one,), given, style = tools.read(seen.arg)
         return tools.serve(one, state if isinstance(given, list) else given, style, current.get())
 

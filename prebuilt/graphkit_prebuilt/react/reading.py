@@ -1,4 +1,4 @@
-"""Messages of every style, read as one: the only place that knows how a style is read.
+"""Messages of every style, read as one: with `converse` (what they say) the only place that knows how a style is read.
 
 Styles: dicts in that of chat APIs (`{"role", "content": "text", "tool_calls"}`, content may be a list of typed parts),
 dicts of content blocks (Converse, as in `graphkit_prebuilt.content`), and objects of LangChain, known by their `type`
@@ -7,12 +7,10 @@ and `content`.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from graphkit_prebuilt.content import Message, SystemContentBlock, ToolResult, tool_result
 from graphkit_prebuilt.react.chat import ChatMessage
 
 Style = Literal["chat", "blocks", "objects"]
@@ -38,6 +36,7 @@ _NO_CALLS: Final = ("human", "tool", "system")
 """The types of LangChain's objects that call no tools."""
 
 DICTS: Final = (dict, ChatMessage)
+_NO_USERS: Final = ("tool", "assistant")
 
 
 def role_of(message: Any) -> str:
@@ -69,6 +68,18 @@ def style_of(message: Any) -> Style:
     if isinstance(content, list) and any(isinstance(part, dict) and "type" not in part for part in content):
         return "blocks"
     return "chat"
+
+
+def is_said(message: Any) -> bool:
+    """Whether somebody says something in it: it is a user's, and not with results of calls."""
+    if type(message) in DICTS and message.get("role") in _NO_USERS:  # as most in a long turn are
+        return False
+    if role_of(message) != "user":
+        return False
+    content = item(message, "content")
+    return not isinstance(content, list) or not any(
+        isinstance(part, dict) and "toolResult" in part for part in content
+    )
 
 
 def calls_of(message: Any) -> list[ToolCall]:
@@ -105,8 +116,23 @@ def last_answer(messages: Sequence[Any]) -> tuple[Any, list[ToolCall]]:
 
 def completed(messages: Iterable[Any]) -> Iterator[Any]:
     """The conversation with an error result for every call that has none: a model is sent no call without a result."""
-    open_calls: dict[Any, ToolCall] = {}
+    open_calls: dict[Any, Mapping[str, Any]] = {}
     for message in messages:
+        # All of a conversation is read for every answer: what long ones are made of, at once.
+        is_dict = type(message) in DICTS
+        kind = message.get("role") if is_dict else getattr(message, "type", None)
+        if kind == "tool":
+            if open_calls:
+                open_calls.pop(item(message, "tool_call_id"), None)
+            yield message
+            continue
+        if kind == "ai" and not is_dict:
+            if open_calls:
+                yield from _filled(open_calls)
+            for call in getattr(message, "tool_calls", None) or ():
+                open_calls[call.get("id")] = call
+            yield message
+            continue
         if open_calls and role_of(message) != "system":
             found = answered_by(message)
             if not found:
@@ -120,14 +146,14 @@ def completed(messages: Iterable[Any]) -> Iterator[Any]:
 
 
 def _may_call(message: Any) -> bool:
-    """Whether it is worth looking for calls in a message: all of a conversation is read for every answer."""
+    """Whether it is worth looking for calls in a message."""
     if isinstance(message, dict):
         return "tool_calls" in message or not isinstance(message.get("content"), str)
     return getattr(message, "type", None) not in _NO_CALLS
 
 
-def _filled(open_calls: dict[Any, ToolCall]) -> Iterator[dict[str, Any]]:
-    for call in open_calls.values():
+def _filled(open_calls: dict[Any, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for call in map(_read_call, open_calls.values()):
         yield {
             "role": "tool",
             "content": UNANSWERED,
@@ -136,123 +162,6 @@ def _filled(open_calls: dict[Any, ToolCall]) -> Iterator[dict[str, Any]]:
             "status": "error",
         }
     open_calls.clear()
-
-
-def converse_of(messages: Iterable[Any]) -> tuple[list[Message], list[SystemContentBlock]]:
-    """The conversation in content blocks, and what the system messages in it say. The results of one message's calls
-    are one message; a call that has none gets an error result.
-
-    All of it is read for every answer of a model, so what long conversations are made of, dicts with text that call
-    tools and that have their results, is read here, in one look.
-    """
-    said: list[Any] = []
-    system: list[Any] = []
-    open_calls: dict[Any, Any] = {}
-    results: list[Any] | None = None  # the blocks of the last message, if that is one of results
-    for message in messages:
-        is_plain = type(message) in DICTS and type(message.get("content")) is str
-        role = message.get("role") if is_plain else None
-        if role == "tool" and (open_calls or results is not None):
-            open_calls.pop(message["tool_call_id"], None)
-            if results is None:
-                results = []
-                said.append({"role": "user", "content": results})
-            results.append(_result_block(message))
-            continue
-        role, blocks = (_plain(message, role) if is_plain else None) or _read(message)
-        if role == "assistant":
-            if open_calls:
-                _close(open_calls, said, results)
-            if blocks:
-                said.append({"role": role, "content": blocks})
-                results = None
-                for block in blocks:
-                    if "toolUse" in block:
-                        open_calls[block["toolUse"]["toolUseId"]] = block
-            continue
-        if role == "system":
-            system += blocks
-            continue
-        if open_calls or results is not None:  # a provider wants them in one message
-            for block in blocks:
-                if "toolResult" in block:
-                    open_calls.pop(block["toolResult"]["toolUseId"], None)
-                elif open_calls:
-                    results = _close(open_calls, said, results)
-                if results is None:
-                    results = []
-                    said.append({"role": "user", "content": results})
-                results.append(block)
-        elif blocks:
-            said.append({"role": role, "content": blocks})
-            results = blocks if "toolResult" in blocks[-1] else None
-    if open_calls:
-        _close(open_calls, said, results)
-    return said, system
-
-
-def _close(open_calls: dict[Any, Any], said: list[Any], results: list[Any] | None) -> list[Any]:
-    """Give every open call an error result, in the message of results that there is or in a new one."""
-    blocks: list[Any] = [] if results is None else results
-    blocks += [{"toolResult": tool_result(call_id, "error", UNANSWERED)} for call_id in open_calls]
-    if results is None:
-        said.append({"role": "user", "content": blocks})
-    open_calls.clear()
-    return blocks
-
-
-def _read(message: Any) -> tuple[str, list[Any]]:
-    """The role, in content blocks, and the blocks of any message."""
-    role = role_of(message)
-    if role == "tool":
-        return "user", [{"toolResult": _result(message)}]
-    blocks = list(_blocks(item(message, "content")))
-    if role == "assistant":
-        blocks += _tool_uses(message, blocks)
-    return role, blocks
-
-
-def _plain(message: Mapping[str, Any], role: Any) -> tuple[str, list[Any]] | None:
-    """The role and the blocks of a dict in the style of chat APIs whose content is text."""
-    if role == "tool":
-        return "user", [_result_block(message)]
-    content = message["content"]
-    blocks: list[Any] = [{"text": content}] if content else []
-    if role == "user":
-        return role, blocks
-    if role != "assistant":
-        return None
-    for call in message.get("tool_calls", ()):
-        if "function" in call:
-            return None
-        blocks.append({"toolUse": {"toolUseId": call["id"], "name": call["name"], "input": call["args"]}})
-    return role, blocks
-
-
-def _result_block(message: Mapping[str, Any]) -> Any:
-    """The same for the result of a call: its block."""
-    content = message["content"]
-    return {
-        "toolResult": {
-            "toolUseId": message["tool_call_id"],
-            "status": message.get("status", "success"),
-            "content": [{"text": content}] if content else [],
-        }
-    }
-
-
-def _tool_uses(message: Any, blocks: Sequence[Any]) -> list[Any]:
-    if any("toolUse" in block for block in blocks):
-        return []
-    return [
-        {"toolUse": {"toolUseId": call["id"], "name": call["name"], "input": call["args"]}}
-        for call in calls_of(message)
-    ]
-
-
-def _result(message: Any) -> ToolResult:
-    status = item(message, "status") or "success"
-    return tool_result(item(message, "tool_call_id"), status, *_blocks(item(message, "content")))  # type: ignore[arg-type]
 
 
 def _call(name: str, args: Any, call_id: Any) -> ToolCall:
@@ -270,54 +179,3 @@ def _read_call(call: Mapping[str, Any]) -> ToolCall:
     except (TypeError, ValueError):
         args = arguments
     return _call(function["name"], args, call.get("id"))
-
-
-def _blocks(content: Any) -> Iterator[Any]:
-    """The blocks of a content of any style."""
-    if isinstance(content, str):
-        if content:
-            yield {"text": content}
-        return
-    for part in content or ():
-        if isinstance(part, str):
-            yield {"text": part}
-        elif "type" not in part:
-            yield part
-        else:
-            yield from _typed(part)
-
-
-def _typed(part: Mapping[str, Any]) -> Iterator[Any]:
-    kind = part["type"]
-    if kind == "text":
-        if part["text"]:
-            yield {"text": part["text"]}
-    elif kind in ("thinking", "reasoning"):
-        thought: dict[str, Any] = {"text": part.get("thinking") or part.get("reasoning") or ""}
-        if part.get("signature") is not None:
-            thought["signature"] = part["signature"]
-        yield {"reasoningContent": {"reasoningText": thought}}
-    elif kind == "redacted_thinking":
-        yield {"reasoningContent": {"redactedContent": part["data"]}}
-    elif kind in ("image", "image_url"):
-        yield {"image": _image(part)}
-    elif kind not in ("tool_use", "tool_call", "input_json_delta"):  # which `tool_calls` has
-        raise ValueError(f"a content part of type {kind!r} cannot be sent to this model: {part!r:.200}")
-
-
-def _image(part: Mapping[str, Any]) -> dict[str, Any]:
-    """An image of OpenAI's, Anthropic's and LangChain's forms."""
-    source = part.get("source")
-    if part["type"] == "image_url":
-        url = part["image_url"]
-        url = url if isinstance(url, str) else url["url"]
-        media_type, comma, data = url.removeprefix("data:").partition(";base64,")
-        if not comma or not url.startswith("data:"):
-            raise ValueError(f"an image by its address cannot be sent to this model: {url!r:.200}")
-    elif isinstance(source, dict):
-        media_type, data = source.get("media_type"), source.get("data")
-    else:
-        media_type, data = part.get("mime_type"), part.get("base64") or part.get("data")
-    if not isinstance(media_type, str) or not isinstance(data, str):
-        raise ValueError(f"an image without its bytes cannot be sent to this model: {part!r:.200}")
-    return {"format": media_type.partition("/")[2], "source": {"bytes": base64.b64decode(data)}}

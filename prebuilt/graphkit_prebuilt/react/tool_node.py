@@ -15,6 +15,7 @@ from graphkit.types import Command
 from graphkit_prebuilt.content import ToolUse, tool_result
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
 from graphkit_prebuilt.react.arguments import CallContext
+from graphkit_prebuilt.react.converse import converse_of
 from graphkit_prebuilt.react.functions import graph_tools
 from graphkit_prebuilt.react.handling import Handles, about_arguments, handled_by, told
 from graphkit_prebuilt.react.reading import (
@@ -122,7 +123,7 @@ class ToolNode:
         return calls, state, "chat" if message is None else style_of(message)
 
     def _start(self, one: ToolCall, state: Any, style: Style, frame: Frame) -> TaskFuture[Any]:
-        """Have a call run as a task beside the others. It shows what a node with this call alone would return."""
+        """Have a call run as a task beside the others, which comes to what a node with this call alone would return."""
 
         def served(arg: Any) -> Any:
             return self.combined([blocking(self.serve(one, state, style, current.get()))])
@@ -132,7 +133,7 @@ class ToolNode:
 
         name = one["name"] if one["name"] in self.tools_by_name else self.name
         callee = Callee(name, served, aserved)
-        node = NodeSpec(name=name, callee=callee, shape=Shape(None), result=_returned)
+        node = NodeSpec(name=name, callee=callee, shape=Shape(None), result=_returned, shown=False)
         return call(frame, node, (one,), {})
 
     def _outputs(self, shown: Any) -> list[Any]:
@@ -279,8 +280,6 @@ def _removes(message: Any) -> bool:
 
 def _restyled(message: Any, one: ToolCall, style: Style) -> Any:
     """A result that LangChain has made, for a conversation without its objects."""
-    from graphkit_prebuilt.react.reading import converse_of
-
     said, _ = converse_of([message])
     return result(style, one, said[0]["content"][0]["toolResult"])
 

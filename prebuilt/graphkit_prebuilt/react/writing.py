@@ -7,31 +7,20 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from graphkit.graph.message import new_id
 from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.react.chat import ChatMessage
-from graphkit_prebuilt.react.reading import DICTS, Style, ToolCall, item, role_of, style_of
-
-_NO_USERS: Final = ("tool", "assistant")
+from graphkit_prebuilt.react.reading import Style, ToolCall, is_said, style_of
 
 
 def style_for(messages: Sequence[Any]) -> Style:
     """The style of what is added to a conversation: that of the last thing that somebody said in it."""
     for message in reversed(messages):
-        if type(message) in DICTS and message.get("role") in _NO_USERS:  # as most in a long turn are
-            continue
-        if role_of(message) == "user" and not _has_results(message):
+        if is_said(message):
             return _writable(style_of(message))
     return _writable(style_of(messages[-1])) if messages else "chat"
-
-
-def _has_results(message: Any) -> bool:
-    content = item(message, "content")
-    return isinstance(content, list) and any(
-        isinstance(part, dict) and "toolResult" in part for part in content
-    )
 
 
 def _writable(style: Style) -> Style:

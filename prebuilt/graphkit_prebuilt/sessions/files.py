@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, finalize
 from graphkit_checkpoint.errors import InvalidThreadIdError
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
     from graphkit_checkpoint.sqlite import SqliteSaver
 
 KEPT_OPEN: Final = 32
@@ -62,11 +64,17 @@ def name_of(session_id: str) -> str:
 def _opened(path: str) -> SqliteSaver:
     from graphkit_checkpoint.sqlite import SqliteSaver
 
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not os.path.isdir(directory := os.path.dirname(path)):
+        os.makedirs(directory, exist_ok=True)
     saver = _savers[path] = SqliteSaver(path)
     _files[saver] = _identity(path) or (0, 0)
-    finalize(saver, saver.engine.dispose)
+    finalize(saver, _let_go, saver.engine)
     return saver
+
+
+def _let_go(engine: Engine) -> None:
+    """Close its connection. Unlike `dispose`, it makes no pool for others."""
+    engine.pool.dispose()
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from graphkit_prebuilt.content import Message
+from graphkit_prebuilt.content import Message, texts
 from graphkit_prebuilt.multiagent.nested import NestedRequest, Tell, sessionless
 from graphkit_prebuilt.request import AgentRequest
 from graphkit_prebuilt.result import AgentResult
@@ -74,7 +74,7 @@ def _said(message: Message) -> list[Any]:
         if "text" in block:
             found.append({"text": block["text"]})
         elif "citationsContent" in block:
-            texts = [one["text"] for one in block["citationsContent"].get("content", ()) if "text" in one]
-            if texts:
-                found.append({"text": "\n".join(texts)})
+            cited = texts([block])
+            if cited:
+                found.append({"text": "\n".join(cited)})
     return found

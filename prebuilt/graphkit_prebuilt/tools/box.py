@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from graphkit.drivers.pools import run_in_standing_loop
+from graphkit.drivers.loops import run_in_standing_loop
 from graphkit_prebuilt.content import ToolSpec
 from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.loop.steps import depth_below

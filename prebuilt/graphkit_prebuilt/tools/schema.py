@@ -6,8 +6,9 @@ first schema is made.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, get_args, get_origin
 
@@ -17,6 +18,7 @@ from graphkit_prebuilt.tools.docstrings import described, docstring_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic.json_schema import GenerateJsonSchema
 
 Injects = Callable[[str, Any], str | None]
 _KEPT_AS_THEY_ARE = frozenset({"default", "const", "enum", "examples"})
@@ -134,13 +136,16 @@ def faults(error: Any) -> str:
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(function).parameters.values())
-    return parameters[1:] if takes_owner(function) else parameters
+    return parameters[1:] if _begins_with_owner(function, parameters) else parameters
 
 
 def takes_owner(function: Callable[..., Any]) -> bool:
     """Whether this is a function in a class, whose first parameter is the object or the class."""
-    first = next(iter(inspect.signature(function).parameters.values()), None)
-    return first is not None and first.name in ("self", "cls") and not inspect.ismethod(function)
+    return _begins_with_owner(function, list(inspect.signature(function).parameters.values()))
+
+
+def _begins_with_owner(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> bool:
+    return bool(parameters) and parameters[0].name in ("self", "cls") and not inspect.ismethod(function)
 
 
 def _must_be_resolved(function: Callable[..., Any], name: str, annotation: Any) -> None:
@@ -174,6 +179,13 @@ def _field(name: str, annotation: Any, default: Any, told: str | None) -> tuple[
 
 
 def _json_schema(model: type[BaseModel]) -> JSONSchema:
+    schema: JSONSchema = untitled(model.model_json_schema(schema_generator=_generator()))
+    schema.setdefault("properties", {})
+    return schema
+
+
+@functools.cache
+def _generator() -> type[GenerateJsonSchema]:
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
     class Quiet(GenerateJsonSchema):
@@ -184,9 +196,7 @@ def _json_schema(model: type[BaseModel]) -> JSONSchema:
             "non-serializable-default",
         }
 
-    schema: JSONSchema = untitled(model.model_json_schema(schema_generator=Quiet))
-    schema.setdefault("properties", {})
-    return schema
+    return Quiet
 
 
 def untitled(schema: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from hmac import compare_digest
+from zlib import crc32
 
 from graphkit_checkpoint.conformance.capabilities import Capability
 from graphkit_checkpoint.conformance.damage import KINDS, Kind, newest
@@ -172,7 +173,7 @@ def bound_to_its_place(lab: SaverLab, kind: Kind) -> None:
     lab.damage(
         run.thread_id,
         kind,
-        lambda row: row._replace(body=body, checksum=seal(body, *place, *row[:-2])),
+        lambda row: row._replace(body=body, checksum=seal(crc32(body), (*place, *row[:-2]))),
         run.saver,
     )
     with refused(EncryptionError):

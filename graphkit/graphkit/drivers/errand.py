@@ -1,0 +1,84 @@
+"""An attempt that a thread of the pool is sent to make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from contextvars import Context
+
+from graphkit.drivers.execute import execute
+from graphkit.engine.attempt import Attempt, Outcome
+
+
+class Errand:
+    """What a driver keeps of an attempt in a thread: a future without the condition that every future is made with,
+    since its driver waits for whatever arrives and not for one of them. That is a third of a brief task in a
+    fan-out. It runs in a copy of the context `around` unless the attempt has one of its own."""
+
+    __slots__ = ("_attempt", "_context", "_ended", "_error", "_outcome", "_tell", "_untaken")
+
+    def __init__(
+        self, attempt: Attempt, around: Context, tell: Callable[[tuple[Attempt, Errand]], None]
+    ) -> None:
+        self._attempt = attempt
+        self._context = attempt.context or around
+        self._tell = tell
+        self._untaken = bytearray(
+            1
+        )  # whoever pops it decides, in any thread; a list would be garbage to collect
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+        self._ended: Future[None] | None = None
+
+    # In the thread
+
+    def run(self) -> bool:
+        if not self.cancel():
+            return False
+        try:
+            self._outcome = self._context.copy().run(execute, self._attempt)
+        except BaseException as error:
+            self._error = error
+        return True
+
+    def report(self) -> None:
+        self._tell((self._attempt, self))
+        if self._ended is not None:
+            self._end(self._ended)
+
+    def refuse(self, error: RuntimeError) -> None:
+        if self.cancel():
+            self._error = error
+            self.report()
+
+    # As a future
+
+    def cancel(self) -> bool:
+        """Whether it has not begun, and never will."""
+        try:
+            self._untaken.pop()
+        except IndexError:
+            return False
+        return True
+
+    def done(self) -> bool:
+        return self._outcome is not None or self._error is not None
+
+    def result(self) -> Outcome:
+        """What has come of it, once it has been told of."""
+        if self._error is not None:
+            raise self._error
+        assert self._outcome is not None
+        return self._outcome
+
+    def ending(self) -> Future[None]:
+        """For whoever waits for this one after all: done when it is."""
+        self._ended = ended = self._ended or Future()
+        if self.done():
+            self._end(ended)
+        return ended
+
+    def _end(self, ended: Future[None]) -> None:
+        with suppress(InvalidStateError):  # both sides have seen the other
+            ended.set_result(None)

@@ -1,0 +1,112 @@
+"""Models of LangChain that nodes call themselves: their tokens in stream mode "messages", and the callbacks, tags and
+metadata of the run's config, as users of LangGraph know it. Loaded only where LangChain is.
+
+LangChain looks for the config of whatever runs around a call in a context variable of its own. There it finds that of
+the running task, and among its callbacks a `Teller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextvars import Token
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
+
+from graphkit.constants import TAG_NOSTREAM
+from graphkit.frame import Frame, current
+from graphkit.runtime import config_of
+from graphkit.types import RunnableConfig
+
+__all__ = ["Teller", "entered", "left", "with_manager"]
+
+Entered = Token[Any]
+
+
+def entered(frame: Frame) -> Entered:
+    """Let LangChain find the config of a task that begins to run here; give what is returned to `left`."""
+    return var_child_runnable_config.set(config_of(frame))
+
+
+def left(mark: Entered) -> None:
+    """The task does not run here any more."""
+    var_child_runnable_config.reset(mark)
+
+
+def with_manager(config: RunnableConfig, shows: bool) -> RunnableConfig:
+    """The config of a task with its callbacks as a manager, which LangChain knows again where it finds it twice, and
+    from which models have tags and metadata whatever their own are. `shows` puts a `Teller` among them."""
+    given: Any = config.get("callbacks")
+    if isinstance(given, BaseCallbackManager):
+        manager = given.copy()
+    else:
+        manager = BaseCallbackManager([])
+        for handler in given or ():
+            manager.add_handler(handler)
+    if shows:
+        manager.add_handler(_TELLER)
+    manager.add_tags(config.get("tags") or [])
+    manager.add_metadata(config.get("metadata") or {})
+    return {**config, "callbacks": manager}
+
+
+class Teller(BaseCallbackHandler):
+    """Shows what a chat model says as messages of the task that calls it, if somebody listens to those: its tokens, or
+    the whole message of one that does not stream. Not of a model that has the tag "nostream"."""
+
+    run_inline = True  # in the task's context, and in order
+
+    def __init__(self) -> None:
+        self._calls: dict[Any, tuple[Frame, dict[str, Any], bool]] = {}
+
+    def tap_output_iter(self, run_id: Any, output: Iterator[Any]) -> Iterator[Any]:
+        """That this is here lets LangChain stream an answer that was not asked for as a stream."""
+        return output
+
+    def tap_output_aiter(self, run_id: Any, output: Any) -> Any:
+        return output
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[Any]],
+        *,
+        run_id: Any,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        frame = current.get()
+        if (
+            frame is not None
+            and "messages" in frame.attempt.scope.listen
+            and TAG_NOSTREAM not in (tags or ())
+        ):
+            about = {**(metadata or {})}
+            named = [tag for tag in tags or () if not tag.startswith("seq:step")]
+            if named:
+                about["tags"] = named
+            self._calls[run_id] = frame, about, False
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: Any, **more: Any) -> None:
+        call = self._calls.get(run_id)
+        if call is not None and isinstance(chunk, ChatGenerationChunk):
+            frame, metadata, _ = call
+            self._calls[run_id] = frame, metadata, True
+            frame.emit_message(chunk.message, metadata)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: Any, **more: Any) -> None:
+        call = self._calls.pop(run_id, None)
+        if call is None or call[2] or not response.generations or not response.generations[0]:
+            return
+        said = response.generations[0][0]
+        if isinstance(said, ChatGeneration):
+            call[0].emit_message(said.message, call[1])
+
+    def on_llm_error(self, error: BaseException, *, run_id: Any, **more: Any) -> None:
+        self._calls.pop(run_id, None)
+
+
+_TELLER = Teller()

@@ -260,6 +260,19 @@ def test_work_that_comes_one_by_one_needs_one_thread() -> None:
     assert len({future.result() for future in [pool.submit(barrier.wait, 20) for _ in range(32)]}) == 32
 
 
+def test_an_interrupt_while_a_thread_starts_does_not_end_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = NodePool(1, "test")
+
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(int)
+    assert pool.submit(int, 1).result(20) == 1
+
+
 def test_work_that_no_thread_can_be_started_for_fails_or_waits_for_those_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

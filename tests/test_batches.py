@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -85,3 +87,25 @@ def test_an_error_comes_when_all_have_ended_or_in_the_place_of_a_result(batch: B
     assert sorted(ran) == [-3, -1, 2]
     first, second, third = batch(graph, inputs(-1, 2, -3), return_exceptions=True)
     assert (str(first), second, str(third)) == ("-1", {"log": [2, "fine"]}, "-3")
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_starts_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    gate, shut_down = threading.Event(), ThreadPoolExecutor.shutdown
+
+    def shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        shut_down(pool, wait=False, cancel_futures=cancel_futures)
+        gate.set()
+        shut_down(pool, wait=wait)
+
+    def node(state: State) -> State:
+        ran.append(state["log"][0])
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        assert gate.wait(20)
+        return {"log": []}
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
+    with pytest.raises(KeyboardInterrupt):
+        graph_of(node).batch(inputs(1, 2, 3), {"max_concurrency": 1})
+    assert ran == [1]

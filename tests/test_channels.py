@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphkit import START, StateGraph
 from graphkit.channels import (
+    MISSING,
     AnyValue,
     BaseChannel,
     BinaryOperatorAggregate,
@@ -85,6 +86,20 @@ def test_falsy_values_are_values(kind: str, value: Any) -> None:
     assert channel.update([value])
     assert channel.is_available()
     assert channel.get() == value
+
+
+def test_a_kind_of_last_value_may_begin_with_one_and_have_more_to_be_made_with() -> None:
+    class Latest(LastValue[int]):
+        def __init__(self, typ: Any, least: int) -> None:
+            super().__init__(typ)
+            self.value = self.least = least
+
+        def blank(self) -> "Latest":
+            return Latest(self.typ, self.least)
+
+    channel = Latest(int, 3)
+    assert channel.copy().get() == channel.from_checkpoint(MISSING).get() == 3
+    assert channel.from_checkpoint(5).get() == 5
 
 
 def test_last_value_keeps_the_last_write_and_survives_quiet_supersteps() -> None:

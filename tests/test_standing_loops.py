@@ -140,6 +140,17 @@ def test_a_thread_with_a_loop_of_its_own_only_waits(standing: StandingLoop) -> N
     idle(standing)
 
 
+def test_a_step_on_the_loop_cannot_wait_for_the_loop(standing: StandingLoop) -> None:
+    async def calls() -> int:
+        return standing.run(where())
+
+    for _ in range(3):  # whoever runs it
+        with pytest.raises(RuntimeError, match="await it"):
+            standing.run(calls())
+    with pytest.raises(RuntimeError, match="await it"):
+        standing.submit(calls(), copy_context()).result(PATIENCE)
+
+
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError])
 def test_what_a_coroutine_raises_is_its_callers_alone(
     standing: StandingLoop, error: type[BaseException]
@@ -153,6 +164,7 @@ def test_what_a_coroutine_raises_is_its_callers_alone(
     assert standing.run(asyncio.sleep(0, "on")) == "on"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_cancels_the_coroutine(standing: StandingLoop) -> None:
     idle(standing)
     ended = []

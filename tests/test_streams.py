@@ -14,6 +14,7 @@ from graphkit import END, START, Command, Send
 from graphkit.cache.base import FullKey
 from graphkit.cache.memory import InMemoryCache
 from graphkit.config import get_stream_writer
+from graphkit.drivers.loops import StandingLoop
 from graphkit.errors import GraphRecursionError
 from graphkit.func import task
 from graphkit.runtime import Runtime
@@ -347,6 +348,44 @@ def test_an_event_reaches_a_consumer_while_its_node_still_runs() -> None:
         return seen
 
     assert asyncio.run(through()) == ["custom", "updates"]
+
+
+def test_what_a_thread_has_shown_comes_before_what_its_node_shows_afterwards(runner: Runner) -> None:
+    async def node(state: State) -> State:
+        writer = get_stream_writer()
+        thread = threading.Thread(target=writer, args=("thread",))
+        thread.start()
+        thread.join()
+        writer("node")
+        return EMPTY
+
+    assert runner.stream(graph_of({"node": node}), EMPTY, stream_mode="custom") == ["thread", "node"]
+
+
+def test_a_thread_that_has_run_the_loop_before_is_heard_at_once() -> None:
+    standing, began, heard = StandingLoop(), threading.Event(), threading.Event()
+    writers, left = [], []
+
+    async def node(state: State) -> State:
+        writers.append(get_stream_writer())
+        began.set()
+        await asyncio.Event().wait()
+        return EMPTY
+
+    async def listen() -> None:
+        async for _ in graph_of({"node": node}).astream(EMPTY, stream_mode="custom"):
+            heard.set()
+            break
+
+    async def leave() -> None:
+        left.append(asyncio.create_task(listen()))
+        while not began.is_set():
+            await asyncio.sleep(0)
+
+    standing.run(leave())
+    standing.submit(asyncio.sleep(0), contextvars.copy_context()).result(20)  # the background runs it now
+    writers[0]("here")
+    assert heard.wait(20)
 
 
 def test_a_coroutine_that_never_waits_is_shown_in_order(runner: Runner) -> None:

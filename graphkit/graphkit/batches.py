@@ -23,16 +23,21 @@ def batched(
     tolerant: bool,
 ) -> list[Any]:
     """The result for each input, in their order. An error is raised when all runs have ended, the first one of the
-    order; if `tolerant` it stands in the place of a result."""
+    order; if `tolerant` it stands in the place of a result. What interrupts this thread starts no more of them."""
     configs = _configs(config, len(inputs))
     if not inputs:
         return []
     with ThreadPoolExecutor(_most(configs) or min(len(inputs), MOST), "graphkit-batch") as pool:
-        runs = [
-            pool.submit(contextvars.copy_context().run, invoke, given, own)
-            for given, own in zip(inputs, configs, strict=True)
-        ]
-    return _results([_ended(run) for run in runs], tolerant)
+        try:
+            runs = [
+                pool.submit(contextvars.copy_context().run, invoke, given, own)
+                for given, own in zip(inputs, configs, strict=True)
+            ]
+            ended = [_ended(run) for run in runs]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return _results(ended, tolerant)
 
 
 async def abatched(

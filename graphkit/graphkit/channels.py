@@ -144,11 +144,6 @@ class LastValue(_Held[V]):
 
     transient = False
 
-    def from_checkpoint(self, checkpoint: Any) -> LastValue[V]:
-        channel = type(self)(self.typ, self.key)
-        channel.value = checkpoint
-        return channel
-
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
             return False

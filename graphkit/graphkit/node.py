@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from graphkit.drivers.loops import run_in_standing_loop
+from graphkit.drivers.pools import in_thread
 from graphkit.engine.program import NodeSpec
+from graphkit.frame import current
 from graphkit.runtime import Runtime
 from graphkit.types import RunnableConfig
 
@@ -27,18 +30,19 @@ class CompiledNode:
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         """What the node returns for this state: a dict, or what its schema makes of one."""
         given, things, callee = self._given(input), self._things(config), self._spec.callee
-        if callee.call is not None:
-            return callee.call(given, **things)
-        assert callee.acall is not None
-        return run_in_standing_loop(callee.acall(given, **things), 0)
+        function = callee.call or callee.acall
+        assert function is not None
+        returned = function(given, **things)
+        return run_in_standing_loop(returned, _depth()) if inspect.isawaitable(returned) else returned
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
-        """`invoke` on the running event loop."""
+        """`invoke` on the running event loop; a blocking function runs in a thread."""
         given, things, callee = self._given(input), self._things(config), self._spec.callee
         if callee.acall is not None:
             return await callee.acall(given, **things)
         assert callee.call is not None
-        return callee.call(given, **things)
+        returned = await in_thread(_depth(), callee.call, given, **things)
+        return await returned if inspect.isawaitable(returned) else returned
 
     def _given(self, state: Any) -> Any:
         return state if self._spec.shape.build is None else self._spec.shape.instance(state)
@@ -53,3 +57,9 @@ class CompiledNode:
             "store": self._store,
         }
         return {name: things[name] for name in self._spec.callee.inject}
+
+
+def _depth() -> int:
+    """Below the running task, whose own threads and loop may be those that wait."""
+    frame = current.get()
+    return 0 if frame is None else frame.attempt.scope.depth + 1

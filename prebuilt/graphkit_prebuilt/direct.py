@@ -6,13 +6,15 @@ import contextvars
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from graphkit.drivers.loops import has_loop
 from graphkit.errors import ConcurrencyException
 from graphkit.frame import Frame, OutsideRunError, current
 from graphkit_prebuilt.content import Message, ToolResult, ToolUse, assistant, user
+from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.catalogue import MessageAddedEvent
 from graphkit_prebuilt.hooks.firing import fire, heard
@@ -63,7 +65,8 @@ class DirectCall:
         does not declare as its input is also in its `invocation_state`, and not added to the conversation.
 
         Hooks hear of it, and may change it, as of a call of the model's; so does middleware. What a callback calls
-        itself no callback hears of. The call is added to the agent's own conversation (what was called, the call, its
+        itself no callback hears of. The cancellation of the request that it is made in is told to the tool, and does
+        not keep it from running. The call is added to the agent's own conversation (what was called, the call, its
         result, and that it was called, each told by a `MessageAddedEvent` before), unless `record_direct_tool_call`
         is False, here or in the agent; `user_message_override` is then put before what was called.
 
@@ -108,7 +111,7 @@ class DirectCall:
         depth = depth_below()
         inv, frame, heard_of = self._beside(use)
         if not heard_of:
-            return blocking(_alone(self._tool, use, inv), depth)
+            return blocking(_served(self._tool, use, inv, inv.invocation_state), depth)[0]
         use, result = blocking(_Settling(inv, frame, use).settle(), depth)
         if record:
             messages = self._told(use, result, override)
@@ -125,41 +128,42 @@ class DirectCall:
         """What the call is made with, beside the request that runs here, if one does, and the task; and whether hooks
         and middleware are to hear of it: not if one of them makes it."""
         agent = self._agent
-        request, task, around = invocation_of(agent), current.get(), _apart.get()
-        undeclared = self._undeclared(use["input"])
+        request, task = invocation_of(agent), current.get()
+        undeclared = self._undeclared(use)
         inv = Invocation(agent=agent, invocation_state=undeclared)
-        if request is not None and task is not None:
-            frame: Any = _Unasking(task)
+        beside = None if task is None else _Unasking(task)
+        if beside is not None:
+            current.set(beside)
+        if request is not None and beside is not None:
             shared = request.invocation_state
             inv.invocation_state = {**shared, **undeclared} if undeclared else shared
-            inv.cancel, inv.lock = request.cancel, request.lock
-            heard_of = here.get() is not request or _in_a_tool(task.part)
-        else:
-            frame = inv.lock = _Apart(agent)
-            heard_of = around is None or around.agent is not agent or _in_a_tool(around.part)
-            _apart.set(frame)
-        if task is not None:
-            current.set(frame if isinstance(frame, Frame) else _Unasking(task))
-        return inv, frame, heard_of
+            inv.cancel = request.cancel
+            # On a loop nobody can wait: the callback that holds the lock may be waiting for that loop.
+            inv.lock = nullcontext() if has_loop() else request.lock
+            return inv, beside, here.get() is not request or _in_a_tool(beside.part)
+        apart = inv.lock = _Apart(agent, _apart.get())
+        _apart.set(apart)
+        return inv, apart, _in_a_tool(apart.part)
 
-    def _undeclared(self, input: Mapping[str, Any]) -> dict[str, Any]:
-        """What the tool's schema has no place for."""
-        schema = self._tool.tool_spec["inputSchema"].get("json") or {}
+    def _undeclared(self, use: ToolUse) -> dict[str, Any]:
+        """What the schema of the tool has no place for; hooks may have made it a call of another one."""
+        tool = self._agent.tool_registry.get(use["name"]) or self._tool
+        schema = tool.tool_spec["inputSchema"].get("json") or {}
         properties = schema.get("properties")
         if properties is None or schema.get("additionalProperties"):
             return {}
-        return {key: value for key, value in input.items() if key not in properties}
+        return {key: value for key, value in use["input"].items() if key not in properties}
 
     def _told(self, use: ToolUse, result: ToolResult, override: str | None) -> list[Message]:
         """What is added to the conversation."""
-        undeclared = self._undeclared(use["input"])
+        undeclared = self._undeclared(use)
         said = {key: value for key, value in use["input"].items() if key not in undeclared}
         shown = json.loads(json.dumps(said, default=_named))
         told = f"I have called the tool {use['name']} myself, with the input {json.dumps(shown)}."
         return [
             user(told if override is None else f"{override}\n{told}"),
             assistant({"toolUse": {**use, "input": shown}}),
-            user({"toolResult": result}),
+            user({"toolResult": copied(result)}),
             assistant(f"The tool {use['name']} was called."),
         ]
 
@@ -169,6 +173,9 @@ class _Settling(Settling):
 
     __slots__ = ()
 
+    def _is_cancelled(self) -> bool:
+        return False  # the program makes it, whatever becomes of the request
+
     def _given(self) -> ToolUse:
         call = self.call  # the values of its input may be the program's own
         return ToolUse({**call, "input": dict(call["input"])})
@@ -176,21 +183,23 @@ class _Settling(Settling):
     def _serve(
         self, tool: Any, use: ToolUse, invocation_state: dict[str, Any], progress: Progress | None
     ) -> Steps[ToolResult]:
-        context = ToolContext(use, self.inv.agent, invocation_state, self.inv.cancel)
-        result, self.error = yield from run_tool(tool, use, context, progress)
-        if isinstance(self.error, OutsideRunError):
-            raise self.error
+        result, self.error = yield from _served(tool, use, self.inv, invocation_state, progress)
         return result
 
 
-def _alone(tool: AgentTool, use: ToolUse, inv: Invocation) -> Steps[ToolResult]:
-    """A direct call of which nobody hears."""
-    result, error = yield from run_tool(
-        tool, use, ToolContext(use, inv.agent, inv.invocation_state, inv.cancel)
-    )
+def _served(
+    tool: AgentTool,
+    use: ToolUse,
+    inv: Invocation,
+    invocation_state: dict[str, Any],
+    progress: Progress | None = None,
+) -> Steps[tuple[ToolResult, Exception | None]]:
+    """`run_tool`, but that what only a task of a run can do is no error of the tool's."""
+    context = ToolContext(use, inv.agent, invocation_state, inv.cancel)
+    result, error = yield from run_tool(tool, use, context, progress)
     if isinstance(error, OutsideRunError):
         raise error
-    return result
+    return result, error
 
 
 def _in_a_tool(part: str) -> bool:
@@ -205,11 +214,15 @@ def _named(value: Any) -> str:
 
 class _Apart:
     """What a direct call has in the place of a task where no request runs: it keeps nothing. Callbacks run while it is
-    held, so `part` tells when one of them, or a middleware, has the word."""
+    held, so `part` tells when one of them, or a middleware, has the word; it begins as that of the call of the same
+    agent around it, if there is one."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, around: _Apart | None) -> None:
         self.agent = agent
-        self.part = ""
+        self.around = around
+        while around is not None and around.agent is not agent:
+            around = around.around
+        self.part: str = "" if around is None else around.part
         self.kept: Mapping[str, Any] = {}
 
     def keep(self, key: str, value: Any) -> None:
@@ -237,14 +250,16 @@ _apart: ContextVar[_Apart | None] = ContextVar("graphkit_direct_call", default=N
 
 class _Unasking(Frame):
     """The task in which a tool is called directly, but that in it nothing can be asked, and nothing is kept for the
-    next attempt, which makes the call anew."""
-
-    __slots__ = ("_task",)
+    next attempt, which makes the call anew. Its parts are its own: calls may be made side by side."""
 
     def __init__(self, task: Frame) -> None:
         self._task = task
+        self.part = task.part
+        self.named = set()
 
     def __getattribute__(self, name: str) -> Any:
+        if name in _OWN:
+            return object.__getattribute__(self, name)
         if name in ("ask", "pass_on", "waits_inside"):
             return _refuse
         if name == "kept":
@@ -252,6 +267,9 @@ class _Unasking(Frame):
         if name == "keep":
             return _forget
         return getattr(object.__getattribute__(self, "_task"), name)
+
+
+_OWN: Final = frozenset({"part", "within", "next_index", "named"})
 
 
 def _forget(key: str, value: Any) -> None:

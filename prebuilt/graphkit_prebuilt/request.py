@@ -122,7 +122,7 @@ class AgentRequest(GraphRequest[AgentResult]):
             return with_update(given.answers, writes) if writes else given.answers
         writes = self._take(new_turn=True)
         if self.agent.plugins:
-            writes["turn"] = CLEARED
+            writes = {**writes, "turn": CLEARED}  # what is taken may have to be given back
         self.invocation.new = given.messages
         if who.before:
             return {**writes, "prompt": given.messages}

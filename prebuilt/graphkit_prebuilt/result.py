@@ -77,20 +77,23 @@ _BYTES: Final = "__bytes__"
 
 
 def _plain(value: Any) -> Any:
-    """What a message holds, such that it can be written as JSON."""
+    """What a message holds, such that it can be written as JSON. A dict that looks like bytes does is put into one."""
     if isinstance(value, bytes):
         return {_BYTES: b64encode(value).decode()}
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        plain = {key: _plain(one) for key, one in value.items()}
+        return {_BYTES: plain} if value.keys() == {_BYTES} else plain
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def _unplain(value: Any) -> Any:
     """What `_plain` was made of."""
     if isinstance(value, dict):
-        text = value.get(_BYTES)
-        if len(value) == 1 and isinstance(text, str):
-            return b64decode(text)
+        if value.keys() == {_BYTES}:
+            held = value[_BYTES]
+            if isinstance(held, str):
+                return b64decode(held)
+            value = held
         return {key: _unplain(one) for key, one in value.items()}
     return [_unplain(one) for one in value] if isinstance(value, list) else value
 

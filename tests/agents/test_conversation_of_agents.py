@@ -20,7 +20,7 @@ from graphkit.hooks import (
 )
 from graphkit.models import ToolCall
 from graphkit.types.content import Message
-from graphkit_prebuilt.content import assistant, user
+from graphkit_prebuilt.content import assistant, tool_uses, user
 from graphkit_prebuilt.log import UNFINISHED
 from tests.agents.conftest import Answers, Door, Session, agent_of, script
 
@@ -134,6 +134,27 @@ def test_what_a_hook_changes_later_in_what_was_sent_before_is_what_the_model_see
     assert [message["content"] for message in script(agent).requests[-1].messages[:3]] == [
         [{"text": "changed"}]
     ] * 3
+
+
+def test_what_a_hook_changes_in_the_blocks_of_what_was_sent_before_is_what_the_model_sees() -> None:
+    """Messages that a hook has had in its hands before, and with what a model is not sent as it is."""
+    begun: Any = [user("hi"), assistant(""), user("and?"), assistant("well")]
+    agent = agent_of(both("a"), "fine", tools=[look], messages=begun)
+    tries: list[Any] = []
+
+    def rewrite(event: BeforeModelCallEvent) -> None:
+        tries.append(asked := event.agent.messages)
+        if len(tries) == 2:
+            asked[0]["metadata"] = {"custom": 1}
+            asked[1]["content"][0]["text"] = "hello"
+            asked[2]["role"] = "assistant"
+            asked[3]["content"][0]["text"] = " "
+
+    agent.add_hook(rewrite)
+    agent("go")
+    second = script(agent).requests[-1].messages[:4]
+    assert second[:3] == [user("hi"), assistant("hello"), assistant("and?")]
+    assert second[3]["content"][0]["text"].strip()
 
 
 @pytest.mark.parametrize(
@@ -364,6 +385,26 @@ def test_calls_that_an_agent_begins_with_are_made(door: Door, session: Session, 
     (result,) = request.messages[-1]["content"]
     assert result["toolResult"]["toolUseId"] == "t" and result["toolResult"]["status"] == "success"
     assert [message["role"] for message in session.agent().messages] == ["user", "assistant"] * 2
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_calls_that_an_agent_begins_with_and_a_hook_takes_away_are_not_made(left: int) -> None:
+    calls: Any = [
+        {"toolUse": {"toolUseId": each, "name": "look", "input": {"query": each}}} for each in ("a", "b")
+    ]
+    agent = agent_of("seen", tools=[look], messages=[user("look"), assistant(*calls)])
+
+    def change(event: BeforeInvocationEvent) -> None:
+        messages = event.agent.messages
+        if left:
+            del messages[-1]["content"][left:]
+        else:
+            messages.clear()
+
+    agent.add_hook(change)
+    assert str(agent()) == "seen\n"
+    (request,) = script(agent).requests
+    assert "b" not in [call["toolUseId"] for message in request.messages for call in tool_uses(message)]
 
 
 def test_messages_are_plain_json(door: Door) -> None:

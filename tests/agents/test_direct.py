@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -103,6 +106,13 @@ def test_a_call_is_added_to_the_conversation() -> None:
     agent("What did I do?")
     assert len(agent.messages) == 6
     json.dumps(agent.messages)
+
+
+def test_what_becomes_of_its_result_is_the_callers_affair() -> None:
+    agent = agent_of()
+    agent.tool.add(a=1)["content"].append({"text": "more"})
+    (answered,) = agent.messages[2]["content"]
+    assert answered["toolResult"]["content"] == [{"text": "2"}]
 
 
 def test_what_a_user_says_of_the_call() -> None:
@@ -218,6 +228,20 @@ def test_hooks_change_it() -> None:
     assert answered == [{"toolResult": result}, {"text": "added"}]
 
 
+def test_hooks_make_it_a_call_of_another_tool() -> None:
+    @tool
+    def double(number: int) -> int:
+        return 2 * number
+
+    def before(event: BeforeToolCallEvent) -> None:
+        event.tool_use.update(name="double", input={"number": 4, "a": 1})
+
+    agent = agent_of(tools=[add, double], hooks=[before])
+    assert agent.tool.add(a=1)["content"] == [{"text": "8"}]
+    (called,) = agent.messages[1]["content"]
+    assert (called["toolUse"]["name"], called["toolUse"]["input"]) == ("double", {"number": 4})
+
+
 def test_hooks_cancel_it_and_have_it_made_again() -> None:
     tries: list[int] = []
 
@@ -272,6 +296,34 @@ def test_hooks_do_not_hear_of_what_they_call_themselves(inside: bool) -> None:
     assert heard == ["dashed-name"]
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_nor_of_what_is_called_by_a_tool_that_they_call(inside: bool) -> None:
+    """By one of another agent neither: a hook would hear itself without end."""
+    heard: list[str] = []
+
+    @tool(context=True)
+    def outer(tool_context: ToolContext) -> None:
+        tool_context.agent.tool.add(a=1, record_direct_tool_call=False)
+
+    @tool
+    def back() -> None:
+        agent.tool.outer(record_direct_tool_call=False)
+
+    def before(event: BeforeToolCallEvent) -> None:
+        heard.append(event.tool_use.name)
+        if len(heard) < 9:
+            agent.tool.outer(record_direct_tool_call=False)
+            other.tool.back(record_direct_tool_call=False)
+
+    other = agent_of(tools=[back])
+    agent = agent_of([ToolCall("add", {"a": 1})], "done", tools=[outer, add], hooks=[before])
+    if inside:
+        agent("go")
+    else:
+        agent.tool.add(a=1)
+    assert heard == ["add"]
+
+
 def test_hooks_hear_of_what_a_tool_calls() -> None:
     heard: list[str] = []
 
@@ -292,6 +344,67 @@ def test_hooks_hear_of_what_a_tool_calls() -> None:
     heard.clear()
     agent.tool.outer()
     assert heard == ["before outer None", "before add None", "after add 5", "after outer 5"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_a_tool_calls_side_by_side_is_heard_of_too(inside: bool) -> None:
+    """Whatever middleware and callbacks of one have to do with the other."""
+    entered, together = threading.Event(), threading.Barrier(2)
+
+    @tool(context=True)
+    def outer(tool_context: ToolContext) -> str:
+        def call(number: int) -> Any:
+            if number:
+                assert entered.wait(20)
+            return tool_context.agent.tool.add(a=number, record_direct_tool_call=False)
+
+        with ThreadPoolExecutor(2) as pool:
+            made = [pool.submit(copy_context().run, call, number) for number in range(2)]
+            return " ".join(each.result()["content"][0]["text"] for each in made)
+
+    def wrap(context: ExecuteToolContext, next: Any) -> Any:
+        if context.tool_use["name"] == "add":
+            entered.set()
+            together.wait(20)
+        return (yield from next(context))
+
+    agent = agent_of([ToolCall("outer", {})], "done", tools=[outer, add])
+    agent.add_middleware(ExecuteToolStage, wrap)
+    if inside:
+        agent("go")
+    else:
+        agent.tool.outer()
+    (result,) = agent.messages[2]["content"]
+    assert result["toolResult"]["content"] == [{"text": "1 2"}]
+
+
+def test_hooks_of_what_a_coroutine_calls_wait_for_none_that_wait_for_its_loop() -> None:
+    """A callback that waits on the loop where an async tool makes a direct call could never end."""
+    begun, entered, results = threading.Event(), threading.Event(), list[Any]()
+
+    @tool(context=True)
+    async def outer(tool_context: ToolContext) -> None:
+        begun.set()
+        while not entered.is_set():
+            await asyncio.sleep(0)
+        tool_context.agent.tool.add(a=1, record_direct_tool_call=False)
+
+    @tool
+    def waits() -> None:
+        assert begun.wait(20)
+
+    async def after(event: AfterToolCallEvent) -> None:
+        if event.tool_use.name == "waits":
+            entered.set()
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    agent = agent_of([ToolCall("outer", {}), ToolCall("waits", {})], "done", tools=[outer, waits, add])
+    agent.add_hook(after)
+    thread = threading.Thread(target=lambda: results.append(agent("go")), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert [str(each) for each in results] == ["done\n"]
 
 
 def test_middleware_is_around_it() -> None:
@@ -383,6 +496,27 @@ def test_inside_a_request_a_tool_cannot_ask_either(name: str) -> None:
     agent = agent_of([ToolCall("add", {"a": 5})], "done", hooks=[hook])
     result = agent("go")
     assert (result.stop_reason, result.interrupts) == ("end_turn", None)
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_request_that_is_cancelled_cancels_no_call_of_the_programs(heard: bool) -> None:
+    """As in Strands: tools call others to clear up. Their context tells them."""
+    told: list[Any] = []
+
+    @tool(context=True)
+    def clear_up(tool_context: ToolContext) -> None:
+        told.append(tool_context.cancel_signal.is_set())
+
+    @tool(context=True)
+    def outer(tool_context: ToolContext) -> None:
+        tool_context.agent.cancel()
+        told.append(tool_context.agent.tool.clear_up(record_direct_tool_call=False)["status"])
+
+    agent = agent_of([ToolCall("outer", {})], tools=[outer, clear_up])
+    if heard:
+        agent.add_hook(lambda event: None, BeforeToolCallEvent)
+    assert agent("go").stop_reason == "cancelled"
+    assert told == [True, "success"]
 
 
 def test_inside_a_request_a_tool_sees_that_request() -> None:

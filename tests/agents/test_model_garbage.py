@@ -8,9 +8,11 @@ import pytest
 
 from graphkit import tool
 from graphkit.errors import MaxTokensReachedException, ModelStreamError
+from graphkit.hooks import AfterModelCallEvent, MessageAddedEvent
 from graphkit.models import ToolCall
+from graphkit_prebuilt.content import user
 from graphkit_prebuilt.models.scripted import Turn
-from tests.agents.conftest import Door, Session, agent_of
+from tests.agents.conftest import Answers, Door, Session, agent_of
 
 START = {"messageStart": {"role": "assistant"}}
 STOP = {"messageStop": {"stopReason": "end_turn"}}
@@ -140,6 +142,25 @@ def test_what_a_guardrail_takes_back_is_read_by_nobody_again(door: Door, session
     ]
     door(again, "go on")
     assert "1234" not in repr(session.model.requests[-1].messages)
+
+
+@pytest.mark.parametrize("event_type", [AfterModelCallEvent, MessageAddedEvent])
+def test_what_a_guardrail_takes_back_stays_so_when_a_hook_asks(
+    session: Session, answers: Answers, event_type: Any
+) -> None:
+    def ask(event: Any) -> None:
+        if len(event.agent.messages) > (event_type is MessageAddedEvent):
+            event.interrupt("approval")
+
+    agent = session.agent(iter([START, said("a secret"), BLOCKED, STOPPED]))
+    agent.add_hook(ask, event_type)
+    asked = agent("the password is 1234")
+    assert session.agent().messages == [user("[input]")]
+    agent(answers(asked, True))
+    assert [each["content"][0] for each in session.agent().messages] == [
+        {"text": "[input]"},
+        {"text": "[output]"},
+    ]
 
 
 def test_of_results_of_tools_a_guardrail_takes_back_what_they_say() -> None:

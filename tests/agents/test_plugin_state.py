@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from graphkit import Agent, tool
 from graphkit.checkpoint.sqlite import SqliteSaver
-from graphkit.errors import UnknownPluginError, UnserializableStateError
+from graphkit.errors import ConcurrencyException, UnknownPluginError, UnserializableStateError
 from graphkit.hooks import (
     AfterInvocationEvent,
     AfterToolCallEvent,
@@ -165,6 +165,30 @@ def test_of_two_hosts_that_set_a_state_between_requests_the_later_request_counts
     assert other.get_plugin_state("notes") == {"by": "other"}
     other("go")
     assert session.agent().get_plugin_state("notes") == {"by": "other"}
+
+
+def test_a_request_that_is_refused_takes_nothing_of_it(session: Session) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def waits(event: BeforeModelCallEvent) -> None:
+        begun.set()
+        assert gate.wait(20)
+
+    one = session.agent("one", "two", plugins=[Notes()])
+    other = session.agent(hooks=[waits])
+    one.set_plugin_state("notes", {"a": 1})
+    thread = threading.Thread(target=other, args=("go",))
+    thread.start()
+    try:
+        assert begun.wait(20)
+        with pytest.raises(ConcurrencyException):
+            one("go")
+    finally:
+        gate.set()
+        thread.join()
+    assert one.get_plugin_state("notes") == {"a": 1}
+    one("go")
+    assert session.agent().get_plugin_state("notes") == {"a": 1}
 
 
 def test_what_is_got_is_a_copy() -> None:

@@ -507,6 +507,13 @@ def test_names_of_tools_are_a_list(plugin: Any) -> None:
         plugin("pay")
 
 
+def test_a_direct_call_is_handed_over_to_nobody(pay: Any, ran: list[Any]) -> None:
+    agent = agent_of(tools=[pay], plugins=[HandOver(["pay"])])
+    with pytest.raises(RuntimeError, match="'pay' cannot be called directly: plugin 'hand_over'"):
+        agent.tool.pay(amount=1)
+    assert (ran, agent.messages) == ([], [])
+
+
 # --- ToolCallLimits -------------------------------------------------------------------------------------
 
 
@@ -540,6 +547,25 @@ def test_a_call_that_asks_counts_once(session: Session, answers: Answers, ran: l
         number += 1
         result = fresh()(answers(result, number))
     assert ran == [1, 2] and results(fresh())[-1][0] == "error"
+
+
+def test_a_direct_call_counts_in_a_turn_alone(look: Any, ran: list[Any]) -> None:
+    def call(event: AfterInvocationEvent) -> None:
+        event.agent.tool.look(at=2, record_direct_tool_call=False)
+
+    @tool(context=True)
+    def looks(tool_context: ToolContext) -> str:
+        """Looks."""
+        found = [tool_context.agent.tool.look(at=at, record_direct_tool_call=False) for at in (3, 4)]
+        return " ".join(each["status"] for each in found)
+
+    agent = agent_of(
+        ToolCall("looks"), "done", tools=[look, looks], plugins=[ToolCallLimits({"look": 1})], hooks=[call]
+    )
+    for at in (0, 1):
+        assert agent.tool.look(at=at, record_direct_tool_call=False)["status"] == "success"
+    agent("go")
+    assert (ran, results(agent)[-1]) == ([0, 1, 3, 2], ("success", "success error"))
 
 
 def test_a_limit_is_a_number_of_times() -> None:

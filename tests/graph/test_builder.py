@@ -878,3 +878,35 @@ def test_a_node_of_a_compiled_graph_can_be_called_alone(called: Callable[..., An
     assert told == {"user": "ada", "choice": 1}
     assert called(graph.nodes["pays"], {"amount": 2}) == {"amount": 3, "store": "the store"}
     assert list(saver.list(None)) == []
+
+
+def test_a_node_called_alone_runs_where_a_run_would_run_it() -> None:
+    async def pays(state: State) -> State:
+        return {"choice": threading.get_ident()}
+
+    def knows(state: State) -> State:
+        return {"choice": threading.get_ident()}
+
+    def passes(state: State) -> Any:
+        return pays(state)
+
+    builder = StateGraph(State).add_node(pays).add_node(knows).add_node(passes)
+    for name in ("knows", "pays", "passes"):
+        builder.add_edge(START, name)
+    node = builder.compile().nodes
+    here = threading.get_ident()
+    assert node["knows"].invoke({}) == {"choice": here}
+    assert node["passes"].invoke({}).keys() == {"choice"}
+
+    async def main() -> list[State]:
+        return [await node[name].ainvoke({}) for name in ("pays", "passes", "knows")]
+
+    pays_in, passes_in, knows_in = (given["choice"] for given in asyncio.run(main()))
+    assert (pays_in, passes_in) == (here, here)
+    assert knows_in != here  # it may block, and keeps no loop waiting
+
+    async def calls(state: State) -> Any:
+        return node["pays"].invoke(state)
+
+    around = StateGraph(State).add_node(calls).add_edge(START, "calls").compile()
+    assert "choice" in around.invoke({})  # on another loop than the node that waits for it

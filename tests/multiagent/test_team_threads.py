@@ -149,7 +149,11 @@ def test_a_result_keeps_its_halts_as_plain_data(scripts: Scripts) -> None:
 
 def test_bytes_in_a_result_are_plain_data_and_come_back() -> None:
     image: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
-    result = AgentResult("end_turn", {"role": "assistant", "content": [image, {"text": "there"}]})
+    odd: Any = {"__bytes__": "no bytes", "more": {"__bytes__": "bm9uZQ=="}}
+    call: Any = {
+        "toolUse": {"toolUseId": "t", "name": "look", "input": {"__bytes__": odd, "odd": [odd["more"]]}}
+    }
+    result = AgentResult("end_turn", {"role": "assistant", "content": [image, {"text": "there"}, call]})
     again = AgentResult.from_dict(json.loads(json.dumps(result.to_dict())))
     assert (again.message, again.stop_reason) == (result.message, "end_turn")
 

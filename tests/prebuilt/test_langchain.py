@@ -207,8 +207,9 @@ def test_callbacks_of_a_run_hear_the_models_that_nodes_call(runner: Runner, pass
     assert len(heard) == 2
 
 
-def test_an_agent_shows_what_its_model_says_once(runner: Runner) -> None:
-    agent = Agent(LangChainModel(scripted(AIMessage("one two"))), callback_handler=None)
+@pytest.mark.parametrize("settings", [{}, {"config": {"tags": ["mine"]}}], ids=["", "config"])
+def test_an_agent_shows_what_its_model_says_once(runner: Runner, settings: Any) -> None:
+    agent = Agent(LangChainModel(scripted(AIMessage("one two")), **settings), callback_handler=None)
     graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent").compile()
     chunks = runner.stream(graph, {"messages": ["go"]}, stream_mode="messages", subgraphs=True)
     assert "".join(said["content"][0]["text"] for _, (said, _) in chunks) == "one two"

@@ -103,6 +103,18 @@ def test_calls(call: Any) -> None:
     assert calls_of(blocks) == [CALL]
 
 
+@pytest.mark.parametrize("blank", ["", " \n", [" "], [{"type": "text", "text": "\n"}]])
+def test_of_an_answer_its_texts_without_a_word_are_not_sent(blank: Any) -> None:
+    """Providers refuse them; one that is nothing else is no message."""
+    empty = {"role": "assistant", "content": blank}
+    found, _ = converse_of([user("x"), empty, {**calling("c1"), "content": blank}, told("c1"), user("y")])
+    assert [[*map(next, map(iter, message["content"]))] for message in found] == [
+        ["text"],
+        ["toolUse"],
+        ["toolResult", "text"],
+    ]
+
+
 def test_arguments_that_are_no_json_stay_text() -> None:
     function = {"name": "add", "arguments": '{"a'}
     assert (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import threading
 import time
 import types
 from collections import deque
@@ -37,7 +36,6 @@ class AsyncDriver:
         self.waiter: asyncio.Future[None] | None = None
         self.posted: deque[News] = deque()
         self.buffer = Buffer()
-        self.thread = threading.get_ident()
         self.futures: dict[Attempt, asyncio.Future[Outcome]] = {}
         self.saving: asyncio.Future[None] | None = None
         self.cancelled: BaseException | None = None
@@ -78,7 +76,7 @@ class AsyncDriver:
         behind."""
         if not self.buffer.enter(attempt):
             return
-        if threading.get_ident() == self.thread:
+        if not self.posted and asyncio._get_running_loop() is self.loop:  # nothing of a thread is on its way
             self._put(attempt, event)
         else:
             self.post(attempt, event)

@@ -24,9 +24,8 @@ class Errand:
         self._attempt = attempt
         self._context = attempt.context or around
         self._tell = tell
-        self._untaken = bytearray(
-            1
-        )  # whoever pops it decides, in any thread; a list would be garbage to collect
+        # Whoever pops it decides, in any thread; a list would be garbage to collect.
+        self._untaken = bytearray(1)
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
         self._ended: Future[None] | None = None
@@ -34,6 +33,7 @@ class Errand:
     # In the thread
 
     def run(self) -> bool:
+        """Make the attempt, unless it has been cancelled."""
         if not self.cancel():
             return False
         try:

@@ -74,9 +74,16 @@ class StandingLoop:
     def run(self, work: Awaitable[T]) -> T:
         """Await this with a copy of this thread's context: here, unless somebody else runs the loop.
 
-        What interrupts this thread cancels it: SIGINT as in `asyncio.run`, at once if it comes a second time.
+        What interrupts this thread cancels it: SIGINT as in `asyncio.run`, at once if it comes a second time. Raises
+        `RuntimeError` in a step of this very loop, which would wait for itself.
         """
-        if _has_loop() or not self._turn.acquire(blocking=False):
+        if asyncio._get_running_loop() is self.loop:
+            if inspect.iscoroutine(work):
+                work.close()
+            raise RuntimeError(
+                "a coroutine called something that blocks until its own event loop goes on; await it"
+            )
+        if has_loop() or not self._turn.acquire(blocking=False):
             future = self.submit(work, contextvars.copy_context())
             try:
                 return future.result()
@@ -207,7 +214,7 @@ def _settle(future: Future[T], task: asyncio.Task[T | _Ending]) -> None:
         future.set_result(result)
 
 
-def _has_loop() -> bool:
+def has_loop() -> bool:
     """Whether an event loop runs in this thread: asyncio's, or another one that finalizes async generators."""
     if sys.get_asyncgen_hooks().finalizer is not None:
         return True

@@ -112,6 +112,11 @@ class NodePool(Executor):
             threading.Thread(target=self._serve, name=self._name, daemon=True).start()
         except RuntimeError as error:
             self._go_on_without(error)
+        except BaseException:  # an interrupt: the next work wants a thread too
+            with self._changing:
+                self._left += 1
+                self._waking = False
+            raise
 
     def _rouse(self) -> bool:
         """Wake one that sleeps, if one does. Called under the lock."""

@@ -70,7 +70,7 @@ def keep(attempt: Attempt, output: Done) -> Effects:
     own = len(output.targets) - (output.chosen or 0)
     value = {
         "writes": [list(write) for write in output.writes],
-        "targets": output.targets[:own],
+        "targets": list(output.targets[:own]),
         "final": output.chosen is None,
     }
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from graphkit.channels import MISSING
 from graphkit.engine import effects
 from graphkit.engine.about import About
 from graphkit.engine.attempt import (
+    Answer,
     Asked,
     Attempt,
     Called,
@@ -239,7 +240,7 @@ class Crew:
             task.place,
             self.request.scope,
             self.program.words,
-            {**self.request.answers, **task.answers} if self.request.answers else task.answers,
+            self._answers(task),
         )
         if spec.branches or spec.coordinates:
             attempt.state = (state.channels, state.view, self.steps_left)
@@ -255,6 +256,11 @@ class Crew:
         if task.failure is not None and spec.handler is not None:  # reopened: the node has failed for good
             return attempt.again(failure=task.failure.error, number=task.failure.attempt)
         return attempt
+
+    def _answers(self, task: Task) -> Mapping[str, Answer]:
+        """Those that the task has, over those that were given to the task around this graph; these may be many."""
+        given = self.request.answers
+        return ChainMap(task.answers, given) if given else task.answers  # type: ignore[arg-type]
 
     @property
     def _calls(self) -> Exchange:

@@ -398,13 +398,13 @@ class Preparation:
         return Prepared(reopen(self.program, opening.saved, request.namespace), arriving=False, idle=True)
 
     def _record(self, prepared: Prepared, fresh: Mapping[str, Any]) -> None:
+        """Give the tasks these answers. Raises `GraphVersionError` before it takes any if the graph has lost a node of
+        theirs: what was taken cannot be given again."""
         saved = self.saved
         assert saved is not None
         for task in prepared.standing.tasks:
-            if any(question in fresh for question in task.questions):
-                _ = self.program.specs[
-                    task.name
-                ]  # or the answer would be taken, and another one refused from then on
+            if not task.questions.keys().isdisjoint(fresh):
+                _ = self.program.specs[task.name]
         prepared.pending += accepted(prepared.standing.tasks, fresh)
         saved.pending.extend(prepared.pending)
 

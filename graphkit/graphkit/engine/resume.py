@@ -94,8 +94,9 @@ def route(answers: Answers, tasks: Sequence[Task], thread_id: str) -> tuple[Rout
 
 def _route_map(by_id: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Routed, dict[str, Any]]:
     routed, elsewhere = Routed(), {}
+    asked = {question: task for task in tasks for question in task.questions}
     for question, value in by_id.items():
-        task = next((task for task in tasks if question in task.questions), None)
+        task = asked.get(question)
         if task is None:
             elsewhere[question] = value
         elif question in task.answers:

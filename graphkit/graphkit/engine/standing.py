@@ -154,8 +154,9 @@ def amend_record(
 
 def rest_at_breakpoints(standing: Standing, fresh: Collection[str]) -> None:
     """These questions were answered. Who waits at a breakpoint inside does not go on by that, unless it is answered."""
+    fresh = frozenset(fresh)
     for task in standing.tasks:
-        answered = [question for question in fresh if question in task.answers]
+        answered = [question for question in task.answers if question in fresh]
         if answered:
             fresh_ones = {question: _fresh(task.answers[question]) for question in answered}
             task.answers = {**task.answers, **fresh_ones}

@@ -137,8 +137,8 @@ class Invocation:
             writes["edits"] = {**writes.get("edits", {}), **edits}
         return writes
 
-    def abandon(self, frame: Frame) -> None:
-        """The running task asks or fails: what user code has done to the conversation stays all the same."""
+    def hold(self, frame: Frame) -> None:
+        """The running task may ask or fail: what was done to the conversation in it until now stays all the same."""
         if self._messages is None or self.added:
             return
         with self.guard:
@@ -147,6 +147,11 @@ class Invocation:
             frame.amend(channel, write)
 
     # What the model is given
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether user code has the conversation, and may change its messages in place."""
+        return self._messages is not None
 
     @property
     def seen(self) -> list[Message]:

@@ -52,7 +52,7 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
         said = inv.cancel.message or (None if came_from_tools else CANCELLED)
         return (yield from finish(inv, writes, assistant(said) if said else None, "cancelled"))
     given = directed.restored(view)
-    if given is None and log and dangling(log[-1]) and dangling(inv.seen[-1]):
+    if given is None and log and dangling(log[-1]) and _are_there(inv, log[-1]):
         return _batch_of(inv, writes, log[-1])  # calls that the program has put there
     if given is not None:
         message, reason = given, "tool_use" if tool_uses(given) else "end_turn"
@@ -85,6 +85,13 @@ def _batch_of(inv: Invocation, writes: dict[str, Any], message: Message) -> Comm
     if heard(inv, BeforeToolsEvent) or inv.agent.middleware.of(ExecuteToolsStage):
         return Command(update=inv.settled(writes), goto="batch")
     return Command(update=inv.settled(writes), goto=to_tools(len(tool_uses(message))))
+
+
+def _are_there(inv: Invocation, message: Message) -> bool:
+    """Whether the calls of the last message of the log are at the end of the conversation: hooks may have taken some of
+    them away, or all that was said."""
+    seen = inv.seen
+    return bool(seen) and len(tool_uses(seen[-1])) == len(tool_uses(message))
 
 
 def _are_results(inv: Invocation, last: Message) -> bool:

@@ -101,7 +101,8 @@ def plain_call(
     begun = time.perf_counter()
     assembly = Assembly()
     feed = _saying(frame, assembly) if "messages" in frame.attempt.scope.listen else assembly.feed
-    chunks = call_model(model, messages, specs, system_prompt, choice, told, inv.sent)
+    sent = None if inv.is_in_hand else inv.sent
+    chunks = call_model(model, messages, specs, system_prompt, choice, told, sent)
     if show is not None or heard(inv, *SHOWN):
         yield from _show(inv, Stream(chunks), feed, show)
     else:
@@ -115,7 +116,7 @@ def plain_call(
 
         yield Stream(chunks, each=take)
     if assembly.taken_back is not None:
-        _take_back(inv, assembly.taken_back)
+        _take_back(inv, frame, assembly.taken_back)
     if inv.cancel.is_set():
         return assistant(inv.cancel.message or CANCELLED), "cancelled"
     assembly.finish()
@@ -125,9 +126,10 @@ def plain_call(
     return message, assembly.stop_reason
 
 
-def _take_back(inv: Invocation, text: str) -> None:
+def _take_back(inv: Invocation, frame: Frame, text: str) -> None:
     """Put the text of a guardrail into the place of the last message, of results of tools into that of their content:
-    no model and no reader of the conversation is shown again what was there. The log and its history keep it."""
+    no model and no reader of the conversation is shown again what was there, whatever the task comes to. The log and
+    its history keep it."""
     messages = inv.messages
     if messages:
         results = (block["toolResult"] for block in messages[-1]["content"] if "toolResult" in block)
@@ -135,6 +137,7 @@ def _take_back(inv: Invocation, text: str) -> None:
             {"toolResult": {**result, "content": [{"text": text}]}} for result in results
         ]
         messages[-1]["content"] = content or [{"text": text}]
+        inv.hold(frame)
 
 
 def _show(

@@ -125,7 +125,7 @@ def _node(agent: Any, name: str, body: Body, **fields: Any) -> NodeSpec:
         try:
             return steps.blocking(body(inv, frame, arg), frame.attempt.scope.depth)
         except BaseException as error:
-            inv.abandon(frame)
+            inv.hold(frame)
             carry_out(error)
             raise
         finally:
@@ -138,7 +138,7 @@ def _node(agent: Any, name: str, body: Body, **fields: Any) -> NodeSpec:
         try:
             return await steps.awaited(body(inv, frame, arg), frame.attempt.scope.depth)
         except BaseException as error:
-            inv.abandon(frame)
+            inv.hold(frame)
             carry_out(error)
             raise
         finally:

@@ -100,7 +100,7 @@ class Settling:
             if done is not None:  # a hook has asked after the tool had returned
                 self.use = ToolUse(done["use"])
                 result, tool = done["result"], inv.tool(self.use["name"])
-            elif inv.cancel.is_set():
+            elif self._is_cancelled():
                 return self.use, tool_result(self.call["toolUseId"], "error", inv.cancel.message or CANCELLED)
             else:
                 tool, cancel = yield from self._before()
@@ -111,6 +111,10 @@ class Settling:
             self.tries, done = self.tries + 1, None
             frame.keep("tries", self.tries)
             frame.keep("result", None)
+
+    def _is_cancelled(self) -> bool:
+        """Whether the call is not made any more."""
+        return self.inv.cancel.is_set()
 
     def _before(self) -> Steps[tuple[Any, str | None]]:
         """Let hooks look at the call. Returns the tool, and the text with which the call is cancelled."""

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from graphkit.constants import TAG_NOSTREAM
 from graphkit.errors import ContextWindowOverflowException, ModelThrottledException
@@ -25,9 +25,6 @@ STOP_REASONS = {
     "stop_sequence": "stop_sequence",
 }
 """What providers call the ends that are neither the end of a turn nor a call of a tool, in small letters."""
-
-_QUIET: Final[dict[str, Any]] = {"config": {"tags": [TAG_NOSTREAM]}}
-"""An agent shows what its model says itself, not through LangChain's callbacks."""
 
 
 class LangChainModel(Model):
@@ -65,7 +62,7 @@ class LangChainModel(Model):
         if tool_specs:
             choice = {} if tool_choice is None else _choice(tool_choice)
             bound = bound.bind_tools([tool_of(spec) for spec in tool_specs], **choice)
-        return LangChainStream(bound, list(sent(messages, system_prompt)), self._settings)
+        return LangChainStream(bound, list(sent(messages, system_prompt)), _quiet(self._settings))
 
 
 class LangChainStream:
@@ -79,18 +76,24 @@ class LangChainStream:
     def __iter__(self) -> Iterator[StreamEvent]:
         with _named_errors():
             reading = _Reading()
-            for answer in self._bound.stream(self._messages, **{**_QUIET, **self._settings}):
+            for answer in self._bound.stream(self._messages, **self._settings):
                 yield from reading.feed(answer)
             yield from reading.end()
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
         with _named_errors():
             reading = _Reading()
-            async for answer in self._bound.astream(self._messages, **{**_QUIET, **self._settings}):
+            async for answer in self._bound.astream(self._messages, **self._settings):
                 for chunk in reading.feed(answer):
                     yield chunk
             for chunk in reading.end():
                 yield chunk
+
+
+def _quiet(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a call whose tokens no callbacks of ours show: an agent shows what its model says itself."""
+    config = settings.get("config") or {}
+    return {**settings, "config": {**config, "tags": [*(config.get("tags") or ()), TAG_NOSTREAM]}}
 
 
 @contextmanager

@@ -119,9 +119,11 @@ def known(error: Exception) -> Exception:
 
 
 class Sent:
-    """What models were sent of a conversation: the next call of one is sent most of it again, so that it costs what was
-    said since. Of a message a model sees role and content: what else we keep with it is not for a provider. Nor are
-    texts of the assistant without a word, which providers refuse."""
+    """What models were sent of a conversation that nobody changes in place: the next call of one is sent most of it
+    again, so that it costs what was said since.
+
+    Of a message a model sees role and content: what else we keep with it is not for a provider. Nor are texts of the
+    assistant without a word, which providers refuse."""
 
     __slots__ = ("_contents", "_known", "_lock", "_said")
 
@@ -132,8 +134,8 @@ class Sent:
         self._lock = Lock()
 
     def of(self, messages: list[Message]) -> list[Message]:
-        """These messages as a model sees them, in a list of its own. They, and their contents, are known by their
-        identity."""
+        """These messages as a model sees them: a list of its own of dicts of its own, with the contents that we have.
+        Messages and contents are known again by their identity."""
         with self._lock:
             known, contents, said = self._known, self._contents, self._said
             if (
@@ -147,17 +149,16 @@ class Sent:
             known += new
             contents += map(_CONTENT, new)
             said += map(_as_sent, new)
-            return said[:]
+            return list(map(dict.copy, said))  # type: ignore[arg-type]
 
 
 def _as_sent(message: Message) -> Message:
-    if message["role"] == "assistant":
-        return {"role": "assistant", "content": _worded(message["content"])}
-    return message if len(message) == 2 else {"role": message["role"], "content": message["content"]}
+    role, content = message["role"], message["content"]
+    return {"role": role, "content": _worded(content) if role == "assistant" else content}
 
 
 _CONTENT: Final = itemgetter("content")
-WORDLESS: Final[ContentBlock] = {"text": "(no answer)"}
+WORDLESS: Final = "(no answer)"
 """What a model is told of an answer without a word."""
 
 
@@ -165,8 +166,8 @@ def _worded(content: list[ContentBlock]) -> list[ContentBlock]:
     """An answer without its texts without a word."""
     for block in content:
         if "text" in block and not block["text"].strip():
-            return [each for each in content if each.get("text", "-").strip()] or [WORDLESS]
-    return content or [WORDLESS]
+            return [each for each in content if each.get("text", "-").strip()] or [{"text": WORDLESS}]
+    return content or [{"text": WORDLESS}]
 
 
 class Calling(Protocol):
@@ -189,7 +190,7 @@ def call_model(
 ) -> AsyncIterable[StreamEvent] | Iterable[StreamEvent]:
     """Start a stream of the model, passing what its `stream` takes. Which chunks come is for `Assembly` to judge.
 
-    `sent` is what was sent of the conversation before, if it has been going on.
+    `sent` is what was sent of the conversation before, if that is of use.
     """
     said = (Sent() if sent is None else sent).of(messages)
     text: str | None = None

@@ -125,9 +125,8 @@ def _sendable(messages: Sequence[Any]) -> list[Any]:
     """The conversation as LangChain takes it: objects and dicts in the style of chat APIs as they are."""
     sendable: list[Any] = []
     for message in completed(messages):
-        if not issubclass(
-            type(message), dict
-        ):  # LangChain's objects take long to say what they are no instances of
+        # LangChain's objects take long to say what they are no instances of.
+        if not issubclass(type(message), dict):
             sendable.append(message)
         elif style_of(message) != "blocks":
             sendable.append(dict(message))

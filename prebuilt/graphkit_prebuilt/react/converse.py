@@ -13,7 +13,7 @@ from graphkit_prebuilt.react.reading import DICTS, UNANSWERED, calls_of, item, r
 
 def converse_of(messages: Iterable[Any]) -> tuple[list[Message], list[SystemContentBlock]]:
     """The conversation in content blocks, and what the system messages in it say. The results of one message's calls
-    are one message; a call that has none gets an error result."""
+    are one message; a call that has none gets an error result. Answers have no texts without a word."""
     said: list[Any] = []
     system: list[Any] = []
     read_on(messages, said, system)
@@ -93,6 +93,7 @@ def _read(message: Any) -> tuple[str, list[Any]]:
         return "user", [{"toolResult": _result(message)}]
     blocks = list(_blocks(item(message, "content")))
     if role == "assistant":
+        blocks = [block for block in blocks if block.get("text", "-").strip()]
         blocks += _tool_uses(message, blocks)
     return role, blocks
 
@@ -107,6 +108,8 @@ def _plain(message: Mapping[str, Any], role: Any) -> tuple[str, list[Any]] | Non
         return role, blocks
     if role != "assistant":
         return None
+    if content.isspace():
+        blocks = []
     for call in message.get("tool_calls", ()):
         if "function" in call:
             return None

@@ -45,7 +45,8 @@ class Past:
     """The last of the messages in which somebody said something, if there is one."""
 
     def leads(self, messages: Sequence[Any], start: int) -> bool:
-        """Whether these messages begin, from there on, with what has been read, and no model has changed that."""
+        """Whether these messages begin, from there on, with what has been read, and no model has changed that. What is
+        equal counts as the same: 1, 1.0 and True in the arguments of a call."""
         read = self.messages
         return messages[start : start + len(read)] == read and self.said == self.copies
 

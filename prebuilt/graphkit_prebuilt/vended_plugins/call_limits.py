@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphkit_prebuilt.hooks.catalogue import BeforeToolCallEvent
+from graphkit_prebuilt.loop.invocation import invocation_of
 from graphkit_prebuilt.plugins import Plugin, hook
 
 __all__ = ["ToolCallLimits"]
@@ -20,7 +21,8 @@ class Calls:
 
 class ToolCallLimits(Plugin):
     """Cancels the calls of a tool that are more than `max_tool_counts` allows in one turn, `{"sleep": 3}`; the model is
-    told to stop calling it. A turn counts from its prompt to its end, also over questions and restarts.
+    told to stop calling it. A turn counts from its prompt to its end, also over questions and restarts; direct calls
+    between turns are not counted.
 
     Raises `ValueError` for a number that is no whole number of at least 0. After Strands' cookbook of hooks.
     """
@@ -40,7 +42,7 @@ class ToolCallLimits(Plugin):
     def _count(self, event: BeforeToolCallEvent) -> None:
         tool, call = event.tool_use["name"], event.tool_use["toolUseId"]
         most = self.max_tool_counts.get(tool)
-        if most is None:
+        if most is None or invocation_of(event.agent) is None:
             return
         calls: Calls = event.agent.get_plugin_state(self.name, per_invocation=True)
         made = calls.made.setdefault(tool, [])

@@ -82,14 +82,14 @@ class HandOver(Plugin):
         points: Points = agent.get_plugin_state(self.name, per_invocation=True)
         if point in points.passed:
             return
-        if point not in points.waiting:
-            points.waiting.append(point)
-            agent.set_plugin_state(self.name, points, per_invocation=True)
         data = {
             "thread_id": running(f"plugin {self.name!r}").attempt.scope.thread_id,
             "at": point.partition(":")[0],
             "tool_uses": [dict(use) for use in uses],
         }
+        if point not in points.waiting:
+            points.waiting.append(point)
+            agent.set_plugin_state(self.name, points, per_invocation=True)
         raise HaltSignal("handed_over", data)
 
     def on_resume(self, agent: Any, data: Any) -> ResumeDirective:

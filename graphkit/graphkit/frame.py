@@ -364,6 +364,13 @@ class Frame:
             raise
 
 
+def depth_below() -> int:
+    """How deep a blocking call inside the running task works: below it, since its own threads and loop may be those
+    that wait. 0 outside of tasks."""
+    frame = current.get()
+    return 0 if frame is None else frame.attempt.scope.depth + 1
+
+
 def _mark(value: Any, name: str | None) -> str:
     """What an answer is bound to: the name, or a fingerprint of what is shown."""
     return f"name:{name}" if name is not None else fingerprint(value)

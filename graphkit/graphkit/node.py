@@ -8,7 +8,7 @@ from typing import Any
 from graphkit.drivers.loops import run_in_standing_loop
 from graphkit.drivers.pools import in_thread
 from graphkit.engine.program import NodeSpec
-from graphkit.frame import current
+from graphkit.frame import depth_below
 from graphkit.runtime import Runtime
 from graphkit.types import RunnableConfig
 
@@ -33,7 +33,7 @@ class CompiledNode:
         function = callee.call or callee.acall
         assert function is not None
         returned = function(given, **things)
-        return run_in_standing_loop(returned, _depth()) if inspect.isawaitable(returned) else returned
+        return run_in_standing_loop(returned, depth_below()) if inspect.isawaitable(returned) else returned
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         """`invoke` on the running event loop; a blocking function runs in a thread."""
@@ -41,7 +41,7 @@ class CompiledNode:
         if callee.acall is not None:
             return await callee.acall(given, **things)
         assert callee.call is not None
-        returned = await in_thread(_depth(), callee.call, given, **things)
+        returned = await in_thread(depth_below(), callee.call, given, **things)
         return await returned if inspect.isawaitable(returned) else returned
 
     def _given(self, state: Any) -> Any:
@@ -57,9 +57,3 @@ class CompiledNode:
             "store": self._store,
         }
         return {name: things[name] for name in self._spec.callee.inject}
-
-
-def _depth() -> int:
-    """Below the running task, whose own threads and loop may be those that wait."""
-    frame = current.get()
-    return 0 if frame is None else frame.attempt.scope.depth + 1

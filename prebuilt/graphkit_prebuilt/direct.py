@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from graphkit.drivers.loops import has_loop
 from graphkit.errors import ConcurrencyException
-from graphkit.frame import Frame, OutsideRunError, current
+from graphkit.frame import Frame, OutsideRunError, current, depth_below
 from graphkit_prebuilt.content import Message, ToolResult, ToolUse, assistant, user
 from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.catalogue import MessageAddedEvent
 from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.invocation import Invocation, here, invocation_of
-from graphkit_prebuilt.loop.steps import Steps, blocking, depth_below
+from graphkit_prebuilt.loop.steps import Steps, blocking
 from graphkit_prebuilt.loop.tools import Settling
 from graphkit_prebuilt.tools.context import ToolContext
 from graphkit_prebuilt.tools.tool import AgentTool, Progress, run_tool

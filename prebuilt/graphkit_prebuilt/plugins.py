@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
+from graphkit.frame import depth_below
 from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.hints import EventTypes, event_types_of
 from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
-from graphkit_prebuilt.loop.steps import Call, Steps, blocking, depth_below
+from graphkit_prebuilt.loop.steps import Call, Steps, blocking
 from graphkit_prebuilt.middleware.marks import MARK as MIDDLEWARE
 from graphkit_prebuilt.plugin_types import check_types
 

@@ -15,13 +15,14 @@ from graphkit.errors import (
     NotHaltedError,
     UnknownPluginError,
 )
+from graphkit.frame import depth_below
 from graphkit.types import Command, Interrupt, StateSnapshot
 from graphkit_prebuilt.directive import ResumeDirective, chosen
 from graphkit_prebuilt.halting import Halt, HaltSignal
 from graphkit_prebuilt.host_thread import HostThread
 from graphkit_prebuilt.loop.invocation import here
 from graphkit_prebuilt.loop.program import Heard
-from graphkit_prebuilt.loop.steps import Call, Steps, awaited, blocking, depth_below
+from graphkit_prebuilt.loop.steps import Call, Steps, awaited, blocking
 from graphkit_prebuilt.prompts import Given
 from graphkit_prebuilt.request import AgentRequest
 from graphkit_prebuilt.result import AgentResult

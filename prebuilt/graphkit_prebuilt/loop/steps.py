@@ -255,12 +255,6 @@ def depth_here() -> int:
     return 0 if frame is None else frame.attempt.scope.depth
 
 
-def depth_below() -> int:
-    """For steps that are taken by a blocking call inside a task, whose own loop may be the one that waits."""
-    frame = current.get()
-    return 0 if frame is None else frame.attempt.scope.depth + 1
-
-
 def _taken_on_loop(iterable: Any, each: Callable[[Any], bool | None], depth: int) -> Any:
     """Take an async iterable whole on the standing loop: one hop, however many items there are."""
 

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from graphkit.drivers.pools import in_thread
 from graphkit.errors import ModelStreamError
+from graphkit.frame import depth_below
 from graphkit_prebuilt.assembly import Assembly
 from graphkit_prebuilt.content import Message, texts, user
 from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.hooks.catalogue import AfterModelCallEvent
 from graphkit_prebuilt.loop.invocation import Invocation
-from graphkit_prebuilt.loop.steps import OVER, Steps, Stream, blocking, depth_below, depth_here
+from graphkit_prebuilt.loop.steps import OVER, Steps, Stream, blocking, depth_here
 from graphkit_prebuilt.managers.cutting import first_after_summary, pinned
 from graphkit_prebuilt.managers.manager import ConversationManager
 from graphkit_prebuilt.models.model import call_model

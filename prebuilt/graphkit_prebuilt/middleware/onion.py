@@ -20,12 +20,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, S
 from functools import partial
 from typing import Any, Protocol
 
-from graphkit.frame import Frame
+from graphkit.frame import Frame, depth_below
 from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.halting import HaltSignal, halt
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.hooks.firing import Hearing, fire, heard
-from graphkit_prebuilt.loop.steps import OVER, Call, Close, Steps, Stream, Wait, depth_below
+from graphkit_prebuilt.loop.steps import OVER, Call, Close, Steps, Stream, Wait
 from graphkit_prebuilt.middleware.registry import Layer
 from graphkit_prebuilt.middleware.stages import MiddlewareStage
 from graphkit_prebuilt.tools.values import result_of

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphkit.compiled import CompiledGraph
+from graphkit.frame import depth_below
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_prebuilt.arguments import attributes_of, place_of, register
 from graphkit_prebuilt.content import ContentBlock
@@ -16,7 +17,7 @@ from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.host import Host
 from graphkit_prebuilt.host_thread import Within
 from graphkit_prebuilt.limits import ENDLESS
-from graphkit_prebuilt.loop.steps import Steps, blocking, depth_below
+from graphkit_prebuilt.loop.steps import Steps, blocking
 from graphkit_prebuilt.multiagent.describing import Members, Way
 from graphkit_prebuilt.multiagent.events import MultiAgentInitializedEvent
 from graphkit_prebuilt.multiagent.graph_node import TeamNode

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphkit.engine.request import End
-from graphkit.frame import Frame
+from graphkit.frame import Frame, depth_below
 from graphkit.runs import undrained
 from graphkit.types import Command, Overwrite, RunnableConfig
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.hooks.firing import heard
 from graphkit_prebuilt.host_thread import Taken
-from graphkit_prebuilt.loop.steps import Either, Steps, awaited, blocking, depth_below
+from graphkit_prebuilt.loop.steps import Either, Steps, awaited, blocking
 from graphkit_prebuilt.multiagent.dicts import TeamDicts
 from graphkit_prebuilt.multiagent.events import (
     AfterMultiAgentInvocationEvent,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graphkit_prebuilt.loop.steps import Call, Either, Steps, awaited, blocking, depth_below
+from graphkit.frame import depth_below
+from graphkit_prebuilt.loop.steps import Call, Either, Steps, awaited, blocking
 from graphkit_prebuilt.react.reading import ToolCall
 from graphkit_prebuilt.tools.tool import AgentTool
 

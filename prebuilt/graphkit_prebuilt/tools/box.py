@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from graphkit.drivers.loops import run_in_standing_loop
+from graphkit.frame import depth_below
 from graphkit_prebuilt.content import ToolSpec
 from graphkit_prebuilt.hooks.registry import HookRegistry
-from graphkit_prebuilt.loop.steps import depth_below
 from graphkit_prebuilt.tools.adapters import as_tool, tools_of_module
 from graphkit_prebuilt.tools.function import FunctionTool
 from graphkit_prebuilt.tools.tool import AgentTool, check_name

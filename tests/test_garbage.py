@@ -13,23 +13,31 @@ from graphkit import START, Command, Send, interrupt
 from graphkit.types import RunnableConfig
 from tests.conftest import EMPTY, Build, Runner, State, graph_of, says
 
+TRIES = 5
+"""What a run leaves it leaves every time; what a thread of some other test lets go of meanwhile comes once."""
+
 
 def left_by(act: Callable[[], Any]) -> Counter[str]:
     """Our objects that only the garbage collector finds after this."""
     act()
     act()  # what is made once, for a new thread or an old one, stays
-    gc.collect()
-    gc.disable()
-    try:
-        act()
-        gc.set_debug(gc.DEBUG_SAVEALL)
+    found: Counter[str] = Counter()
+    for _ in range(TRIES):
         gc.collect()
-        found = [type(thing) for thing in gc.garbage]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-    return Counter(each.__qualname__ for each in found if each.__module__.startswith("graphkit"))
+        gc.disable()
+        try:
+            act()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            kinds = [type(thing) for thing in gc.garbage]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        found = Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("graphkit"))
+        if not found:
+            break
+    return found
 
 
 def plan(state: State) -> Command[Any]:
@@ -60,10 +68,14 @@ NODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("graph", NODES)
-def test_a_run(runner: Runner, build: Build, config: RunnableConfig, graph: str, stored: bool) -> None:
-    app = (build if stored else graph_of)(**NODES[graph])
+def test_a_run(runner: Runner, graph: str) -> None:
+    app = graph_of(**NODES[graph])
+    assert not left_by(lambda: runner.invoke(app, EMPTY))
+
+
+def test_a_run_that_is_stored(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    app = build(**NODES["fan-out"])
     assert not left_by(lambda: runner.invoke(app, EMPTY, config))
 
 

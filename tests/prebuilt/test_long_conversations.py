@@ -141,13 +141,15 @@ def test_an_answer_late_in_a_conversation_costs_as_much_as_an_early_one(turns: T
     def count(frame: Any, event: str, arg: Any) -> None:
         calls[-1] += event == "call"
 
-    for messages in growing(turns):
-        calls.append(0)
-        gc.collect()
-        gc.disable()  # what others have left is finalized in calls of its own
-        sys.setprofile(count)
-        read(messages)
-        sys.setprofile(None)
+    gc.collect()
+    gc.disable()  # what others have left is finalized in calls of its own
+    try:
+        for messages in growing(turns):
+            calls.append(0)
+            sys.setprofile(count)
+            read(messages)
+            sys.setprofile(None)
+    finally:
         gc.enable()
     assert calls[-1] == calls[-2] == calls[-3]
 

@@ -125,31 +125,37 @@ class Sent:
     Of a message a model sees role and content: what else we keep with it is not for a provider. Nor are texts of the
     assistant without a word, which providers refuse."""
 
-    __slots__ = ("_contents", "_known", "_lock", "_said")
+    __slots__ = ("_contents", "_known", "_lock", "_made", "_said")
 
     def __init__(self) -> None:
         self._known: list[Message] = []
         self._contents: list[Any] = []
+        self._made: list[Message] = []
         self._said: list[Message] = []
         self._lock = Lock()
 
     def of(self, messages: list[Message]) -> list[Message]:
-        """These messages as a model sees them: a list of its own of dicts of its own, with the contents that we have.
-        Messages and contents are known again by their identity."""
+        """These messages as a model sees them: a list of its own, of dicts that are not ours, with the contents that
+        we have. Messages and contents are known again by their identity."""
         with self._lock:
-            known, contents, said = self._known, self._contents, self._said
+            known, contents, made, said = self._known, self._contents, self._made, self._said
             if (
                 len(known) > len(messages)
                 or not all(map(is_, known, messages))
                 or not all(map(is_, contents, map(_CONTENT, messages)))
             ):
-                for kept in (known, contents, said):
+                for kept in (known, contents, made, said):
                     kept.clear()
+            if (
+                said != made
+            ):  # by a model that keeps to itself what it does to them: copying them each time costs more
+                said[:] = map(dict.copy, made)  # type: ignore[arg-type]
             new = messages[len(known) :]
             known += new
             contents += map(_CONTENT, new)
-            said += map(_as_sent, new)
-            return list(map(dict.copy, said))  # type: ignore[arg-type]
+            made += map(_as_sent, new)
+            said += map(dict.copy, made[len(said) :])  # type: ignore[arg-type]
+            return list(said)
 
 
 def _as_sent(message: Message) -> Message:

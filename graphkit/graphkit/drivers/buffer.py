@@ -66,8 +66,7 @@ class Buffer:
     def close(self) -> None:
         """The run is over."""
         self._closed = True  # first: whoever enters looks at it afterwards
-        if self._used is not None:
-            self.wake()
+        self.wake()
 
     def _may_wait(self) -> bool:
         if threading.get_ident() == self._consumer:

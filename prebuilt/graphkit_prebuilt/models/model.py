@@ -146,9 +146,8 @@ class Sent:
             ):
                 for kept in (known, contents, made, said):
                     kept.clear()
-            if (
-                said != made
-            ):  # by a model that keeps to itself what it does to them: copying them each time costs more
+            # A model may do with its dicts what it likes; to copy them for each call costs more than to look.
+            if said != made:
                 said[:] = map(dict.copy, made)  # type: ignore[arg-type]
             new = messages[len(known) :]
             known += new

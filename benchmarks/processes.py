@@ -30,13 +30,14 @@ LOADERS = {"LangGraph": load_langgraph, "graphkit": load_graphkit}
 THIS = "benchmarks.processes"
 TRACE = ("strace", "-f", "-c", "-U", "calls,name", "-e", "trace=fsync,fdatasync")
 
-# A child reports its own peak. Where there is /proc it is read there: `getrusage` counts, for a process that was
+# A child reports its own peak. Where /proc tells it is read there: `getrusage` counts, for a process that was
 # started by another, what that other one had in memory.
-REPORT_PEAK = (
-    "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
-    if sys.platform == "linux"
-    else "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-)
+REPORT_PEAK = """
+import os
+found = open("/proc/self/status") if os.path.exists("/proc/self/status") else []
+peaks = [line.split()[1] for line in found if line.startswith("VmHWM")]
+print(peaks[0] if peaks else __import__("resource").getrusage(0).ru_maxrss)
+"""
 PEAK_UNIT = 1 if sys.platform == "darwin" else 2**10
 """Bytes."""
 
@@ -66,7 +67,7 @@ def import_time(importing: str) -> float:
 
 def import_peak(importing: str) -> float:
     """MiB at the peak of a process that imports and ends."""
-    command = [sys.executable, "-c", f"{importing}; {REPORT_PEAK}"]
+    command = [sys.executable, "-c", f"{importing}\n{REPORT_PEAK}"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(done.stdout) * PEAK_UNIT / 2**20
 
@@ -131,11 +132,12 @@ def forget_peak() -> int:
 
 
 def peak_in_bytes() -> int:
-    """`getrusage` where there is no /proc: for a child it counts what its parent had in memory."""
+    """`getrusage` where /proc does not tell: for a child it counts what its parent had in memory."""
     status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * PEAK_UNIT
+    lines = status.read_text().splitlines() if status.exists() else []
+    for line in lines:
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * PEAK_UNIT
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * PEAK_UNIT

@@ -5,8 +5,10 @@ threads in memory, on SQLite and on PostgreSQL.
 """
 
 import asyncio
+import gc
 import operator
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +26,7 @@ from graphkit.graph import START, StateGraph
 from graphkit.types import Command, Interrupt, RunnableConfig, RunResult, StateSnapshot, interrupt
 from graphkit_checkpoint.live import LiveSaver
 from graphkit_checkpoint.statements import TABLES
-from tests.postgres import PostgresServer, PostgresUnavailableError
+from tests.postgres import PostgresServer, PostgresUnavailableError, unsynced
 
 WHOLE_PRODUCT = bool(os.environ.get("GRAPHKIT_CHAOS"))
 """Whether every scenario is taken through every door on every storage, as `make chaos` does."""
@@ -49,6 +51,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_left_out(getattr(item, "callspec", None))]
 
 
+def pytest_collection_finish() -> None:
+    """What has been collected stays: without this each collection of garbage looks through all tests, for 0.3 s."""
+    gc.collect()
+    gc.freeze()
+
+
 def _is_left_out(taken: Any) -> bool:
     params = {} if taken is None else taken.params
     door = params.get("door") or params.get("either")
@@ -60,6 +68,9 @@ def _is_left_out(taken: Any) -> bool:
     saver, runner = params.get("saver"), params.get("runner")
     return saver is not None and runner is not None and (saver, runner) not in TAKEN
 
+
+# Servers of tests are on this machine, where a proxy that the environment names would not find them.
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # The same examples every time: a run that fails can be repeated.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -218,13 +229,25 @@ def runner(request: pytest.FixtureRequest) -> Runner:
     return Runner(request.param)
 
 
+@pytest.fixture(scope="session")
+def empty_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a saver's tables: for copying, since making one waits for the disk several times."""
+    path = tmp_path_factory.mktemp("empty") / "t.sqlite"
+    SqliteSaver(path).close()
+    return path
+
+
 @pytest.fixture
-def open_sqlite(tmp_path: Path) -> Iterator[Callable[[], Saver]]:
+def open_sqlite(tmp_path: Path, empty_sqlite: Path) -> Iterator[Callable[[], Saver]]:
     """Opens savers on one SQLite file and closes them after the test."""
     opened: list[Saver] = []
+    path = tmp_path / "t.sqlite"
 
     def open_another() -> Saver:
-        opened.append(SqliteSaver(tmp_path / "t.sqlite"))
+        if not path.exists():
+            shutil.copyfile(empty_sqlite, path)
+        # "FULL" waits for the disk at every commit; no test here lets a machine crash.
+        opened.append(SqliteSaver(path, synchronous="NORMAL"))
         return opened[-1]
 
     yield open_another
@@ -236,7 +259,8 @@ def open_sqlite(tmp_path: Path) -> Iterator[Callable[[], Saver]]:
 def postgres_engine(postgres_server: PostgresServer) -> Iterator[Engine]:
     """One database for all tests that only need an empty one: making one takes longer than most tests."""
     # Other tests stop and kill the server.
-    engine = create_engine(postgres_server.url(postgres_server.create_database()), pool_pre_ping=True)
+    url = unsynced(postgres_server.url(postgres_server.create_database()))
+    engine = create_engine(url, pool_pre_ping=True)
     yield engine
     engine.dispose()
 

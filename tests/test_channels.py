@@ -25,6 +25,7 @@ from graphkit.channels import (
     UntrackedValue,
 )
 from graphkit.errors import EmptyChannelError, InvalidGraphError, InvalidUpdateError
+from graphkit.graph.message import add_messages
 from graphkit.types import Overwrite, RunnableConfig
 from tests.conftest import Build, Runner, Saver
 
@@ -190,6 +191,27 @@ def test_writes_beside_an_overwrite_are_dropped_in_either_order() -> None:
     first = after(BinaryOperatorAggregate(list, operator.add), [Overwrite(["new"]), ["beside"]])
     last = after(BinaryOperatorAggregate(list, operator.add), [["beside"], Overwrite(["new"])])
     assert first.get() == last.get() == ["new"]
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        BinaryOperatorAggregate(list, operator.add),
+        BinaryOperatorAggregate(list, add_messages),
+        DeltaChannel(lambda value, writes: [*value, *writes]),
+    ],
+    ids=["add", "messages", "delta"],
+)
+@pytest.mark.parametrize("written", [Overwrite(["new"]), {"__overwrite__": ["new"]}], ids=["object", "json"])
+def test_an_overwrite_may_be_written_as_json(channel: BaseChannel[Any], written: Any) -> None:
+    """Source: LangGraph."""
+    assert after(channel.copy(), [["old"]], [written]).get() == ["new"]
+
+
+def test_a_dict_is_overwritten_so_too() -> None:
+    channel: BaseChannel[Any] = BinaryOperatorAggregate(dict, operator.or_)
+    assert after(channel, [{"a": 1}], [{"__overwrite__": {"b": 2}}]).get() == {"b": 2}
+    assert after(channel, [{"__overwrite__": 1, "c": 3}]).get() == {"b": 2, "__overwrite__": 1, "c": 3}
 
 
 def test_two_overwrites_in_one_superstep_are_an_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import threading
 import time
 from typing import Annotated, Any, TypedDict
 
@@ -11,6 +12,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from graphkit import START, Command, Send, StateGraph, interrupt
+from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import (
     GraphVersionError,
@@ -20,6 +22,7 @@ from graphkit.errors import (
     NoPendingInterruptError,
     UnserializableStateError,
 )
+from graphkit.store.memory import InMemoryStore
 from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig
 
 
@@ -192,14 +195,14 @@ def test_a_graph_with_a_saver_in_one_without_uses_the_callers_thread(
 
 
 def test_a_cancellation_during_a_nested_commit_is_not_lost(tmp_path: Any, config: RunnableConfig) -> None:
-    entered = asyncio.Event()
+    entered, cancelled = asyncio.Event(), threading.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
     class Slow(SqliteSaver):
         def write_batch(self, batch: Any) -> Any:
             if batch[0].namespace and batch[0].checkpoints[-1].step > 0:
                 loops[0].call_soon_threadsafe(entered.set)
-                time.sleep(0.05)
+                assert cancelled.wait(20)
             return super().write_batch(batch)
 
     async def quick(state: State) -> State:
@@ -214,15 +217,17 @@ def test_a_cancellation_during_a_nested_commit_is_not_lost(tmp_path: Any, config
             went_on.append("parent")
             return {}
 
-        async def cancelled() -> None:
+        async def cancels() -> None:
             loops.append(asyncio.get_running_loop())
             run = asyncio.create_task(line(saver, ("parent", parent)).ainvoke({"x": 1}, config))
             await entered.wait()
             run.cancel()
+            # Once the run has heard of it.
+            asyncio.get_running_loop().call_soon(cancelled.set)
             with pytest.raises(asyncio.CancelledError):
                 await run
 
-        asyncio.run(cancelled())
+        asyncio.run(cancels())
     assert went_on == []
 
 
@@ -399,3 +404,27 @@ def test_retries_keep_to_max_concurrency(runner: Any) -> None:
     builder.set_conditional_entry_point(lambda state: [Send("work", {"x": x}) for x in range(4)], ["work"])
     shown = runner.invoke(builder.compile(), {"x": 0}, {"max_concurrency": 1})
     assert (shown["log"], max(most)) == ([0, 1, 2, 3], 1)
+
+
+# What a compiled graph is given later
+
+
+def test_a_saver_and_a_store_may_be_given_to_a_compiled_graph(runner: Any, config: RunnableConfig) -> None:
+    """As programs do that open them when a server starts (source: LangGraph)."""
+
+    def remembers(state: State, store: Any) -> Any:
+        store.put(("seen",), "x", {"x": state["x"]})
+        return {"y": interrupt("?")}
+
+    graph = line(None, ("asks", remembers))
+    named = graph.with_config(tags=["mine"])
+    graph.checkpointer, graph.store = InMemorySaver(), InMemoryStore()
+    runner.invoke(graph, {"x": 1}, config)
+    assert runner.get_state(graph, config).next == ("asks",)
+    assert runner.invoke(graph, Command(resume="!"), config)["y"] == "!"
+    assert graph.store.get(("seen",), "x").value == {"x": 1}
+    assert named.checkpointer is None and named.store is None
+    graph.checkpointer = None
+    assert graph.checkpointer is None
+    with pytest.raises(TypeError, match="checkpointer must be a saver"):
+        graph.checkpointer = "memory"

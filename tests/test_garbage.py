@@ -17,6 +17,13 @@ TRIES = 5
 """What a run leaves it leaves every time; what a thread of some other test lets go of meanwhile comes once."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def old_things() -> None:
+    """What other tests have made and imported is looked through no more: each test here collects several times."""
+    gc.collect()
+    gc.freeze()
+
+
 def left_by(act: Callable[[], Any]) -> Counter[str]:
     """Our objects that only the garbage collector finds after this."""
     act()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import threading
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -64,6 +66,62 @@ def test_an_update_beside_it_is_applied_to_its_own_graph(
     assert runner.invoke(graph, {"log": []}, config)["log"] == ["up", "target"]
     state = own_state(runner, graph, config)
     assert (state.values, state.next) == ({"own": ["kept"]}, ())
+
+
+def test_all_that_command_it_are_heard_in_their_order(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    """Whichever of them has finished first."""
+    second_ran = threading.Event()
+
+    def first(state: Any) -> Any:
+        assert second_ran.wait(30)
+        return Command(graph=Command.PARENT, update={"log": ["first"]}, goto="target")
+
+    def second(state: Any) -> Any:
+        second_ran.set()
+        return Command(graph=Command.PARENT, update=[("log", ["second"])], goto=[Send("other", {}), "target"])
+
+    nodes = {
+        "child": graph_of({"first": first, "second": second}),
+        "other": says("other"),
+        "target": says("target"),
+    }
+    options = {"child": {"destinations": ["target", "other"]}}
+    graph = build(nodes, [(START, "child")], node_options=options)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == ["first", "second", "target", "other"]
+
+
+def test_it_is_not_lost_beside_a_node_that_fails(
+    runner: Runner, build: Build, config: RunnableConfig, saver: Saver, reopen: Any
+) -> None:
+    runs, tries = [], iter([ConnectionError("line is down"), None])
+
+    def command(state: Any) -> Any:
+        runs.append("command")
+        return UP
+
+    def fails(state: Any) -> Any:
+        if error := next(tries):
+            raise error
+        return None
+
+    graph = around(graph_of({"command": command, "fails": fails}), build)
+    with pytest.raises(ConnectionError):
+        runner.invoke(graph, {"log": []}, config)
+    graph = around(graph_of({"command": command, "fails": fails}), build, saver=reopen(saver))
+    assert runner.invoke(graph, None, config)["log"] == ["up", "target"]
+
+
+def test_one_node_may_give_several(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    more: Any = Command(graph=Command.PARENT, update={"log": ["more"]}, goto=Send("target", {}))
+    graph = around(inner(lambda state: [UP, more, Command(graph=Command.PARENT)]), build)
+    assert runner.invoke(graph, {"log": []}, config)["log"] == ["up", "more", "target", "target"]
+
+
+def test_what_cannot_be_said_as_one_is_an_error(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    with pytest.raises(InvalidUpdateError, match="several commands"):
+        runner.invoke(around(inner(lambda state: [UP, replace(UP, update=7)]), build), {"log": []}, config)
 
 
 def test_a_graph_that_keeps_its_state_has_ended_with_it(

@@ -131,6 +131,44 @@ def test_callers_run_it_again_when_the_background_has_nothing_to_do(standing: St
     idle(standing)
 
 
+class Turn:
+    """A lock that tells when the background wants it, and when that has given it back."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.acquire, self.release = lock.acquire, lock.release
+        self.wanted, self.given_back = threading.Event(), threading.Event()
+
+    def __enter__(self) -> None:
+        self.wanted.set()
+        self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+        self.given_back.set()
+
+
+class Watched(StandingLoop):
+    turn: Turn
+    _turn = property(lambda self: self.turn, lambda self, lock: setattr(self, "turn", Turn(lock)))
+
+
+def test_a_call_after_a_long_one_is_run_by_its_caller() -> None:
+    """The background has waited for the end of the long one, and finds that the loop has not stood still."""
+    standing = Watched()
+    idle(standing)
+    turn = standing.turn
+    turn.wanted.clear()
+    turn.given_back.clear()
+
+    async def lasts() -> None:
+        while not turn.wanted.is_set():
+            await asyncio.sleep(0)
+
+    standing.run(lasts())
+    assert turn.given_back.wait(PATIENCE)
+    assert standing.run(where()) == threading.get_ident()
+
+
 def test_a_thread_with_a_loop_of_its_own_only_waits(standing: StandingLoop) -> None:
     async def calls() -> int:
         return standing.run(where())
@@ -223,5 +261,5 @@ run_in_standing_loop(work(), 1)
 
 def test_a_process_that_has_used_them_ends_without_a_word() -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -561,6 +561,52 @@ def test_a_blocking_node_does_not_stall_the_loop_of_its_caller(beside: dict[str,
     assert asyncio.run(both())["log"][0] == "released"
 
 
+class Counted(TypedDict):
+    n: int
+
+
+def test_nodes_that_never_wait_let_others_on_the_loop_have_a_turn() -> None:
+    """Also where each of them is a run of its own, which is over at once."""
+    seen = asyncio.Event()
+
+    async def add(state: Counted) -> Counted:
+        return {"n": state["n"] + 1}
+
+    def until_seen(state: Counted) -> str:
+        return END if seen.is_set() else "inner"
+
+    inner = StateGraph(Counted).add_node("add", add).add_edge(START, "add").compile()
+    graph = StateGraph(Counted).add_node("inner", inner).add_edge(START, "inner")
+    graph.add_conditional_edges("inner", until_seen, ["inner", END])
+
+    async def both() -> Any:
+        run = asyncio.create_task(graph.compile().ainvoke({"n": 0}, {"recursion_limit": 20_000}))
+        await asyncio.sleep(0)
+        seen.set()
+        return await run
+
+    assert asyncio.run(both())["n"] > 0
+
+
+def test_a_node_that_cancels_its_own_run_is_the_last_one() -> None:
+    ran: list[str] = []
+
+    async def ends(state: State) -> State:
+        ran.append("ends")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return {}
+
+    async def follows(state: State) -> State:
+        ran.append("follows")
+        return {}
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(graph_of({"ends": ends, "follows": follows}, in_a_row("ends", "follows")).ainvoke(EMPTY))
+    assert ran == ["ends"]
+
+
 def test_an_async_node_goes_on_while_a_blocking_sibling_waits_for_it(runner: Runner) -> None:
     release = threading.Event()
 

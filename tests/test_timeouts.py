@@ -349,11 +349,13 @@ def test_a_heartbeat_without_a_timeout_does_nothing(runner: Runner) -> None:
 # What comes too late
 
 
-def test_what_a_node_writes_after_its_timeout_is_not_shown(runner: Runner) -> None:
-    out, written = threading.Event(), threading.Event()
+def test_what_a_node_writes_after_its_timeout_is_not_shown(runner: Runner, clock: Clock) -> None:
+    passed, out, written = threading.Event(), threading.Event(), threading.Event()
 
     def late(state: State, runtime: Runtime[Any]) -> State:
         runtime.stream_writer("early")
+        clock.pass_by(2 * HOUR)
+        passed.set()
         out.wait()
         runtime.stream_writer("late")
         written.set()
@@ -368,15 +370,20 @@ def test_what_a_node_writes_after_its_timeout_is_not_shown(runner: Runner) -> No
     def after(state: State) -> State:
         return {"log": ["after"]}
 
-    nodes: dict[str, Any] = {"late": late, "after": after}
+    def beside(state: State) -> State:  # its end lets the kernel look at the time
+        passed.wait()
+        return {"log": ["beside"]}
+
+    nodes: dict[str, Any] = {"late": late, "beside": beside, "after": after}
     graph = graph_of(
         nodes,
-        [(START, "late"), ("late", "after")],
-        node_options={"late": {"timeout": SOON, "error_handler": handler}},
+        [(START, "late"), (START, "beside"), ("late", "after")],
+        node_options={"late": {"timeout": HOUR, "error_handler": handler}},
     )
     chunks = runner.stream(graph, EMPTY, stream_mode=["custom", "updates"])
     assert [chunk for mode, chunk in chunks if mode == "custom"] == ["early", "handled"]
     assert [chunk for mode, chunk in chunks if mode == "updates"] == [
+        {"beside": {"log": ["beside"]}},
         {"late": {"log": ["handled"]}},
         {"after": {"log": ["after"]}},
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from operator import is_
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgpack import Packer  # type: ignore[import-untyped]
@@ -17,6 +18,10 @@ Sizes: TypeAlias = dict[str, int]
 
 _plain = Packer(buf_size=4096)
 """Packs names and numbers of our own, on the condition that `layout` states for its own."""
+
+_Shortened: TypeAlias = tuple[Mapping[str, Any], Sequence[str], Mapping[str, int | None]]
+"""The changes of a checkpoint, with what was added in place of the values that were extended; which these are; and how
+many items each channel says that it has added (None: it says which keys)."""
 
 _NONE: Final[Mapping[str, Any]] = {}
 
@@ -61,19 +66,19 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
         values.append(record.value)
     checkpoints = []
     extends = False
+    shortened: _Shortened | None = None
     for number, point in enumerate(commit.checkpoints, 1):
-        changed: Mapping[str, Any] = point.changed
-        tails: list[str] = []
-        announced: Mapping[str, int | None] = _NONE
-        if point.extended:
-            changed, tails, announced = _shortened(point, sizes)
-            extends = extends or bool(tails)
+        changed, tails, announced = shortened or _shortened(point, sizes)
+        extends = extends or bool(tails)
         if point.changed or point.cleared:
             sizes = resized(sizes, point.changed, point.cleared)
+        shortened = (
+            _shortened(commit.checkpoints[number], sizes) if number < len(commit.checkpoints) else None
+        )
         values += (point.metadata, point.work, *changed.values())
         given = None
         if point.given is not None:
-            following = commit.checkpoints[number] if number < len(commit.checkpoints) else None
+            following = _NONE if shortened is None else shortened[0]
             given = [_given(write, following, values) for write in point.given]
         checkpoints.append(
             (
@@ -94,23 +99,26 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
     return Draft(packed, pack(values), extends), sizes
 
 
-def _given(write: tuple[str, Any], following: Checkpoint | None, values: list[Any]) -> tuple[str, bool]:
-    """A write from outside in the account: its channel, and whether the next checkpoint has the very value, which is
-    then packed there alone."""
+def _given(write: tuple[str, Any], following: Mapping[str, Any], values: list[Any]) -> tuple[str, bool]:
+    """A write from outside in the account: its channel, and whether the next checkpoint packs the very value, or the
+    very items; then it is packed there alone."""
     channel, value = write
-    changed = following.changed if following is not None and channel not in following.extended else {}
-    applied = changed.get(channel, _APPLIED) is value
+    packed = following.get(channel, _APPLIED)
+    applied = packed is value or (
+        type(packed) is list is type(value) and len(packed) == len(value) and all(map(is_, packed, value))
+    )
     if not applied:
         values.append(value)
     return channel, applied
 
 
-def _shortened(
-    checkpoint: Checkpoint, sizes: Sizes
-) -> tuple[dict[str, Any], list[str], dict[str, int | None]]:
-    """The changes, with what was added in place of the values that were extended; which these are; and how many items
-    each channel says that it has added (None: it says which keys)."""
-    changed, tails, announced = dict(checkpoint.changed), list[str](), dict[str, int | None]()
+def _shortened(checkpoint: Checkpoint, sizes: Sizes) -> _Shortened:
+    """What is packed of the changes of a checkpoint that comes after one with lists of these sizes."""
+    if not checkpoint.extended:
+        return checkpoint.changed, (), _NONE
+    changed = dict(checkpoint.changed)
+    tails: list[str] = []
+    announced: dict[str, int | None] = {}
     for channel, added in checkpoint.extended.items():
         value, size = changed.get(channel), sizes.get(channel)
         if isinstance(added, int):
@@ -149,6 +157,7 @@ def _replayed(accounts: list[Any], values: Iterator[Any], state: dict[str, Any])
         changed = {channel: next(values) for channel in channels}
         # Of a dict that is here as a whole it is enough to say that it was extended: it is stored as a whole.
         extended = {channel: list(changed[channel]) if n is None else n for channel, n in extended.items()}
+        packed = dict(changed) if tails else changed
         for channel in tails:
             tail, value = changed[channel], state[channel]
             value = changed[channel] = copy(value) if channel in seen else value
@@ -159,7 +168,7 @@ def _replayed(accounts: list[Any], values: Iterator[Any], state: dict[str, Any])
             state.pop(channel, None)
         if checkpoints and checkpoints[-1].given:
             before = checkpoints[-1]
-            before.given = [(name, changed[name] if v is _APPLIED else v) for name, v in before.given or ()]
+            before.given = [(name, packed[name] if v is _APPLIED else v) for name, v in before.given or ()]
         writes = given and [(name, _APPLIED if applied else next(values)) for name, applied in given]
         account = (at, parent, step, source, created_at, metadata, control, work)
         checkpoints.append(Checkpoint(*account, changed, cleared, writes, extended))

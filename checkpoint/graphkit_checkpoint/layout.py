@@ -17,8 +17,8 @@ is noticed; with a cipher it is encrypted, bound to the same key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
@@ -134,11 +134,11 @@ class Rows:
     acquire: ThreadState | None
     release: bool
     head: str | None
-    checkpoints: list[CheckpointRow] = field(default_factory=list)
-    values: list[ValueRow] = field(default_factory=list)
-    folds: list[Fold] = field(default_factory=list)
-    pending: list[PendingRow] = field(default_factory=list)
-    forget: list[tuple[str, str, str, str]] = field(default_factory=list)
+    checkpoints: Sequence[CheckpointRow] = ()
+    values: Sequence[ValueRow] = ()
+    folds: Sequence[Fold] = ()
+    pending: Sequence[PendingRow] = ()
+    forget: Sequence[tuple[str, str, str, str]] = ()
 
 
 class CheckpointBody(NamedTuple):
@@ -191,12 +191,12 @@ class Layout:
     def _uncovered(
         self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: tuple[str | int | None, ...]
     ) -> tuple[bytes, int]:
-        """The body of a row as it was given to `cover`, and its CRC-32, which is known by then. Raises
-        `CheckpointCorruptError`, `EncryptionError`."""
+        """The body of a row as it was given to `cover`, and its CRC-32, which is known by then. `what` it is may name
+        fields of the row, as `str.format` does. Raises `CheckpointCorruptError`, `EncryptionError`."""
         body: Any = row.body
-        own = crc32(body) if isinstance(body, bytes) else 0
-        if not isinstance(body, bytes) or seal(own, key) != row.checksum:
-            raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what} is wrong")
+        own = crc32(body) if isinstance(body, bytes) else None
+        if own is None or seal(own, key) != row.checksum:
+            raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what.format(row)} is wrong")
         try:
             if self.cipher is not None:
                 plain = self.cipher.decrypt(body, repr(key).encode())
@@ -204,7 +204,7 @@ class Layout:
             refuse_encrypted(body)
         except EncryptionError as error:
             raise EncryptionError(
-                f"checkpoint {checkpoint_id!r} of thread {thread_id!r} cannot be read: its {what} {error}"
+                f"checkpoint {checkpoint_id!r} of thread {thread_id!r} cannot be read: its {what.format(row)} {error}"
             ) from None
         return body, own
 
@@ -244,7 +244,7 @@ class Layout:
     ) -> tuple[bytes, int]:
         """The packed items and their CRC-32."""
         key = (thread_id, namespace, *row[:6])
-        return self._uncovered(thread_id, checkpoint_id, f"channel {row.channel!r}", row, key)
+        return self._uncovered(thread_id, checkpoint_id, "channel {0.channel!r}", row, key)
 
     def cover_pending(
         self, thread_id: str, namespace: str, key: tuple[str, str, str, str], body: bytes
@@ -254,7 +254,7 @@ class Layout:
 
     def uncover_pending(self, thread_id: str, namespace: str, row: PendingRow) -> bytes:
         key = (thread_id, namespace, *row[:4])
-        return self._uncovered(thread_id, row.checkpoint_id, f"pending {row.kind}", row, key)[0]
+        return self._uncovered(thread_id, row.checkpoint_id, "pending {0.kind}", row, key)[0]
 
     def open_pending(self, thread_id: str, namespace: str, row: PendingRow) -> Pending:
         return Pending(

@@ -42,6 +42,8 @@ class LiveSaver(InMemorySaver):
     every checkpoint as it was committed. Otherwise as `InMemorySaver`, and with its options.
     """
 
+    lends_values = True
+
     _tables: _LiveTables
 
     def __init__(
@@ -154,8 +156,11 @@ class _LiveTables(MemoryTables):
 
     def _may_begin(self, thread_id: str, namespace: str, head: Head) -> bool:
         """Whether this may become the head of a namespace that has none."""
-        begins = head.settled is None and not head.laid_aside
-        return begins and not self._stored(thread_id, namespace).checkpoints
+        if head.settled is not None or head.laid_aside:
+            return False
+        thread = self.threads.get(thread_id)
+        stored = None if thread is None else thread.namespaces.get(namespace)
+        return stored is None or not stored.checkpoints
 
     def take(self, rows: LaidAside) -> bool:
         """Lay a commit aside; False if its head is one no more. Raises as `admit` does."""

@@ -81,6 +81,10 @@ class InMemorySaver(BaseCheckpointSaver):
         """Nothing to do: only this process knows of the claim, and it knows whether the run lives."""
 
 
+MemorySaver = InMemorySaver
+"""Its older name, which LangGraph has kept."""
+
+
 class _Locked:
     """The tables of a saver while its lock is held. It has no state of its own, so one serves all."""
 
@@ -138,7 +142,7 @@ class MemoryTables(WriteTables):
     def admit(self, rows: Rows) -> _Thread:
         """The thread, claimed as `rows` says and counted on; raises if it may not write."""
         thread = self.threads.get(rows.thread_id)
-        holder = thread.holder if thread else None
+        holder = None if thread is None else thread.holder
         if rows.claims:
             row = current(self.thread(rows.thread_id))
             seen = rows.acquire
@@ -146,12 +150,11 @@ class MemoryTables(WriteTables):
                 raise conflict(rows.thread_id, holder)
             if thread is None or row is None:
                 thread = self.threads[rows.thread_id] = _Thread(namespaces={"": _Namespace()})
+            thread.holder = Holder(rows.token, time.time(), math.inf)
         elif thread is None or holder is None or holder.token != rows.token:
             raise lost(rows.thread_id, rows.token, holder)
         if rows.release:
             thread.holder = None
-        elif holder is None or holder.token != rows.token:
-            thread.holder = Holder(rows.token, time.time(), math.inf)
         thread.epoch += 1
         if thread.ttl is not None or self.saver.ttl is not None:
             thread.expiry = self._expiry(thread.ttl)

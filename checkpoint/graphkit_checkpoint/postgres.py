@@ -193,7 +193,10 @@ class _Shape(NamedTuple):
 
 
 class _Step:
-    """A commit as one statement: the thread is admitted, and only then do the other parts have any rows."""
+    """A commit as one statement: the thread is admitted, and only then do the other parts have any rows.
+
+    The last part is the statement itself, since a row that it has written says all that there is to know.
+    """
 
     def __init__(self, shape: _Shape) -> None:
         thread = thread_table.c
@@ -208,7 +211,7 @@ class _Step:
             change = update(thread_table).values(hold_values())
             change = change.where(*this, thread.owner == bindparam("witness"))
         admitted = change.returning(thread.thread_id).cte("admitted")
-        statement: Any = select(func.count()).select_from(admitted)
+        parts: list[Any] = []
         names: list[str] = []
         for table, count, add in (
             (checkpoint_table, shape.checkpoints, insert),
@@ -219,10 +222,11 @@ class _Step:
                 columns = list(table.c)[2:]
                 rows = [[f"{table.name}_{row}_{each.name}" for each in columns] for row in range(count)]
                 names += [name for row in rows for name in row]
-                added = add(table).from_select(
-                    [each.name for each in table.c], _given(admitted, columns, rows)
-                )
-                statement = statement.add_cte(added.cte(f"put_{table.name}"))
+                given = _given(admitted, columns, rows)
+                parts.append(add(table).from_select([each.name for each in table.c], given))
+        *before, statement = parts or [change]
+        for part in before:
+            statement = statement.add_cte(part.cte(f"put_{part.table.name}"))
         compiled = statement.compile(dialect=DIALECTS["postgresql"])
         self.sql = str(compiled)
         places = {name: place for place, name in enumerate((*PARAMETERS, *names))}
@@ -230,9 +234,8 @@ class _Step:
 
     def run(self, execute: Execute, rows: Rows, saver: PostgresSaver) -> bool:
         """Whether the thread was admitted, and everything is written."""
-        found = execute(self.sql, self.parameters(rows, saver)).fetchall()
-        admitted: int = found[0][0]
-        return admitted > 0
+        written: int = execute(self.sql, self.parameters(rows, saver)).rowcount
+        return written > 0
 
     def parameters(self, rows: Rows, saver: PostgresSaver) -> tuple[Any, ...]:
         given: list[Any] = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from graphkit_checkpoint.layout import (
@@ -88,8 +89,9 @@ class Reader:
             for record in self.tables.pending(self.thread_id, self.namespace, min(ids), max(ids)):
                 self._pending.setdefault(record.checkpoint_id, []).append(record)
             oldest = min(rows)
-            for row in self.tables.chain(self.thread_id, self.namespace, oldest.base_id, oldest.id):
-                self._near[row.id] = row
+            if oldest.base_id != oldest.id:
+                for row in self.tables.chain(self.thread_id, self.namespace, oldest.base_id, oldest.id):
+                    self._near[row.id] = row
             self._near.update((row.id, row) for row in rows)
 
     def pending(self, checkpoint_id: str) -> list[Pending]:
@@ -235,7 +237,7 @@ class Reader:
             items[: width * version.length] if passage.end > version.length else items,
             Growth(
                 passage.kind,
-                (growth.size if growth is not None else 0) + sum(size for size, _ in passage.sizes),
+                (growth.size if growth is not None else 0) + sum(map(itemgetter(0), passage.sizes)),
                 digest,
                 growth.first_size if growth is not None else passage.sizes[0][0],
                 growth.forks + 1 if growth is not None else 0,
@@ -306,23 +308,25 @@ class _Passage:
         """How many items each row has, and their bytes. Raises `CheckpointCorruptError` for a gap."""
         reader, checkpoint_id = self.reader, self.place[2]
         thread_id, namespace, open_items = reader.thread_id, reader.namespace, reader.layout.open_items
+        sizes, loose = self.sizes, self.loose
         for row in rows:
-            start, count, kind = row.start, row.length, row.kind
+            start, kind = row.start, row.kind
             if start == self.wanted > 0:
                 self.beyond = True
                 continue  # it is the last
             # First the checksum: what is damaged need not even be numbers.
             body, crc = open_items(thread_id, namespace, checkpoint_id, row)
+            size, count = len(body), row.length
             if self.first is None:
                 self._begin(row)
-            elif kind & SEGMENT or len(body) > LOOSE_BYTES:
-                self.loose.clear()
+            elif kind & SEGMENT or size > LOOSE_BYTES:
+                loose.clear()
             else:
-                self.loose.append((start, body))
+                loose.append((start, body))
             if start != self.end or kind == PLAIN:
                 raise self._missing()
             self.end = start + count
-            self.sizes.append((len(body), crc))
+            sizes.append((size, crc))
             yield self.width * count, body
 
     def _begin(self, row: ValueRow) -> None:

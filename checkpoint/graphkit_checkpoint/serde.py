@@ -44,6 +44,7 @@ from graphkit_checkpoint.registry import (
     register_type,
     unregistered,
 )
+from graphkit_checkpoint.watched import WATCHED, WatchedDict, WatchedList, copied
 
 __all__ = [
     "fingerprint",
@@ -151,25 +152,25 @@ def unpack_items(parts: Iterable[tuple[int, bytes]]) -> list[Any]:
     Raises what `unpack` raises.
     """
     items: list[Any] = []
-    for count, group in _grouped(parts):
-        if not 0 <= count <= _MOST_ITEMS:
-            raise CheckpointCorruptError(f"A stored list cannot have {count} items.")
-        items += unpack(b"".join((_ARRAY.pack(0xDD, count), *group)))
+    # Several parts are decoded in one call, which is quicker, unless they are large: then joining them costs more.
+    group: list[bytes] = []
+    count = size = 0
+    for number, body in parts:
+        group.append(body)
+        count += number
+        size += len(body)
+        if size >= _GROUP_BYTES:
+            items += _joined(count, group)
+            group, count, size = [], 0, 0
+    if group:
+        items += _joined(count, group)
     return items
 
 
-def _grouped(parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
-    """Parts that are decoded in one call: many are quicker than one, but joining costs more where it is large."""
-    group: list[bytes] = []
-    count = size = 0
-    for items, body in parts:
-        group.append(body)
-        count, size = count + items, size + len(body)
-        if size >= _GROUP_BYTES:
-            yield count, group
-            group, count, size = [], 0, 0
-    if group:
-        yield count, group
+def _joined(count: int, parts: list[bytes]) -> Any:
+    if not 0 <= count <= _MOST_ITEMS:
+        raise CheckpointCorruptError(f"A stored list cannot have {count} items.")
+    return unpack(b"".join((_ARRAY.pack(0xDD, count), *parts)))
 
 
 def fingerprint(value: Any) -> str:
@@ -213,21 +214,23 @@ class _LateHook:
         self.whole = whole
         self.room: int | None = None
 
-    def __call__(self, item: Any) -> ExtType:
+    def __call__(self, item: Any) -> Any:
         if self.room is None:
             self.room = self.whole - _depth(self.value, self.whole) - _EXTENSION_COST
         return _encode(self.room, item)
 
 
 @functools.cache
-def _hook(room: int) -> Callable[[Any], ExtType]:
+def _hook(room: int) -> Callable[[Any], Any]:
     return functools.partial(_encode, room - _EXTENSION_COST)
 
 
-def _encode(room: int, value: Any) -> ExtType:
+def _encode(room: int, value: Any) -> Any:
     if room <= 0:
         raise _TooDeep
     kind = type(value)
+    if kind in WATCHED:
+        return _plain(value, room)
     codec = CODECS.get(kind) or late_codec(kind) or former_codec(kind) or familiar_codec(kind)
     if codec is None:
         raise Refused(unregistered(kind))
@@ -236,6 +239,16 @@ def _encode(room: int, value: Any) -> ExtType:
     if shape is not bytes:
         payload = _write_set(payload, room) if shape is set else _write(payload, room)
     return _extension((code, payload))
+
+
+def _plain(value: Any, room: int) -> Any:
+    """What is written of a watched list or dict: what it is, as a plain one."""
+    plain = copied(value)
+    try:
+        _depth(plain, room)
+    except _BytearrayFound:
+        return _boxed(plain)
+    return plain
 
 
 def _write_set(value: Any, room: int) -> bytes:
@@ -377,10 +390,10 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     kind = type(value)
     if kind in REGISTERED:
         yield from _registered_parts(REGISTERED[kind], value)
-    elif kind in (dict, OrderedDict, Counter, defaultdict):
+    elif kind in (dict, OrderedDict, Counter, defaultdict, WatchedDict):
         yield from ((f".keys()[{index}]", key) for index, key in enumerate(value))
         yield from ((f"[{_shown(key)}]", item) for key, item in value.items())
-    elif kind in (list, tuple, deque):
+    elif kind in (list, tuple, deque, WatchedList):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     elif kind in (set, frozenset):
         yield from ((f"{{{_shown(item)}}}", item) for item in value)

@@ -258,9 +258,11 @@ def _tell(jobs: Sequence[_Job]) -> None:
     """Settle the futures of commits; those of a loop together, which wakes it once."""
     loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
+        if job.future is None:
+            continue
         if isinstance(job.future, asyncio.Future):
             loops.setdefault(job.future.get_loop(), []).append(job)
-        elif job.future is not None:
+        else:
             _settle(job)
     for loop, some in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -305,16 +307,22 @@ class SqlTables(WriteTables):
         for rows in admitted:
             if rows.namespace and rows.head is not None:
                 self._move_nested_head(rows)
-        self._run_all(self.statements.insert_checkpoint, _placed(admitted, "checkpoints"))
-        self._run_all(self.statements.insert_value, _placed(admitted, "values"))
+        self._put(self.statements.insert_checkpoint, admitted, "checkpoints")
+        self._put(self.statements.insert_value, admitted, "values")
         for rows in admitted:
             for fold in rows.folds:
                 key = (rows.thread_id, rows.namespace, fold.channel, fold.log)
                 self.execute(self.statements.delete_folded, (*key, fold.start, fold.last))
                 self.execute(self.statements.update_folded, (*fold[4:], *key, fold.start))
-        self._run_all(self.statements.delete_pending, _placed(admitted, "forget"))
-        self._run_all(self.statements.upsert_pending, _placed(admitted, "pending"))
+        self._put(self.statements.delete_pending, admitted, "forget")
+        self._put(self.statements.upsert_pending, admitted, "pending")
         return refusals
+
+    def _put(self, sql: str, batch: Iterable[Rows], part: str) -> None:
+        """Run a statement for the rows of one table."""
+        placed = [(rows.thread_id, rows.namespace, *row) for rows in batch for row in getattr(rows, part)]
+        if placed:
+            self._run_all(sql, placed)
 
     def _run_all(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
         if len(rows) == 1:  # the usual case; a list of one would cost the driver's slower way
@@ -517,11 +525,6 @@ def _thread_row(
 
 # `ValueRow._make` without a call of Python for each row.
 _value_row: Final[Callable[[Any], ValueRow]] = functools.partial(tuple.__new__, ValueRow)
-
-
-def _placed(batch: Iterable[Rows], part: str) -> list[tuple[Any, ...]]:
-    """The rows of one table, in the columns' order."""
-    return [(rows.thread_id, rows.namespace, *row) for rows in batch for row in getattr(rows, part)]
 
 
 def _portions(ids: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:

@@ -52,7 +52,7 @@ def _(element: now, compiler: Any, **options: Any) -> str:
 
 @compiles(now, "postgresql")
 def _(element: now, compiler: Any, **options: Any) -> str:
-    return "extract(epoch from clock_timestamp())::double precision"
+    return "date_part('epoch', clock_timestamp())"  # `extract` gives a numeric, which takes longer
 
 
 Name: Final = Text().with_variant(Text(collation="C"), "postgresql")

@@ -7,7 +7,6 @@ it was.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -31,6 +30,7 @@ from graphkit_checkpoint.layout import (
     Layout,
     PendingRow,
     Rows,
+    ValueRow,
     listed,
 )
 from graphkit_checkpoint.records import (
@@ -40,6 +40,7 @@ from graphkit_checkpoint.records import (
     Digest,
     Growth,
     Pending,
+    Tip,
     Version,
     version_of,
 )
@@ -67,13 +68,11 @@ def encode(layout: Layout, commit: Commit) -> Rows:
         if len(records) > 1:
             # Of several of one name the last stays: PostgreSQL cannot write a row twice in one statement.
             records = {(record.task_id, record.kind, record.key): record for record in records}.values()
-        for record in records:
-            row = _pending_row(layout, rows, commit.at, record)
-            rows.pending.append(row)
+        rows.pending = [_pending_row(layout, rows, commit.at, record) for record in records]
     if commit.forget:
-        rows.forget += [(commit.at, *record) for record in commit.forget]
+        rows.forget = [(commit.at, *record) for record in commit.forget]
     if checkpoints:
-        _Writing(layout, rows, commit).write()
+        _Writing(layout, rows, commit.tip).write(checkpoints)
     return rows
 
 
@@ -89,42 +88,37 @@ def _pending_row(layout: Layout, rows: Rows, at: str, pending: Pending) -> Pendi
     )
 
 
-Span = tuple[str, int, int, bytes]
-"""Where the items that a commit wrote for a channel are: log, start and length, and the bytes that they are in a row of
-their own; b"" for a value, whose length is `SCALAR`."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Draft:
-    """A checkpoint with its values stored and its own row still to be made."""
-
-    checkpoint: Checkpoint
-    base_id: str
-    changed: dict[str, int | bytes | None]
-    spans: dict[str, Span]
-    versions: dict[str, Any] | None
+_Draft = tuple[Checkpoint, dict[str, "int | bytes | None"], str, "dict[str, Any] | None"]
+"""A checkpoint with its values stored and its own row still to be made: how it lists what changed, its base, and all
+versions if it is one itself."""
 
 
 class _Writing:
-    """The checkpoints of one commit on their way into rows. The tip is changed at the very end."""
+    """The checkpoints of one commit on their way into rows. The tip is changed at the very end.
 
-    def __init__(self, layout: Layout, rows: Rows, commit: Commit) -> None:
+    `added` is what the last checkpoint wrote of a log: how many items, and their bytes.
+    """
+
+    def __init__(self, layout: Layout, rows: Rows, tip: Tip) -> None:
         self.layout = layout
         self.rows = rows
-        self.checkpoints = commit.checkpoints
-        self.tip = commit.tip
+        self.tip = tip
+        self.values: list[ValueRow] = []
         self.versions: dict[str, Version | None] = {}
         self.growth: dict[str, Growth | None] = {}
-        self.base, self.weight = commit.tip.base, commit.tip.weight
+        self.added: dict[str, tuple[int, bytes]] = {}
+        self.base, self.weight = tip.base, tip.weight
 
-    def write(self) -> None:
-        rows, draft = self.rows.checkpoints, None
-        for checkpoint in self.checkpoints:
-            before, draft = draft, self._draft(checkpoint)
+    def write(self, checkpoints: Sequence[Checkpoint]) -> None:
+        rows: list[CheckpointRow] = []
+        before: _Draft | None = None
+        for checkpoint in checkpoints:
+            draft = self._draft(checkpoint)
             if before is not None:
-                rows.append(self._row(before, draft))
-        assert draft is not None
+                rows.append(self._row(before, checkpoint))
+            before = draft
         rows.append(self._row(draft, None))
+        self.rows.checkpoints, self.rows.values = rows, self.values
         tip = self.tip
         tip.base, tip.weight = self.base, self.weight
         _update(tip.versions, self.versions)
@@ -132,41 +126,44 @@ class _Writing:
             _update(tip.growth, self.growth)
 
     def _draft(self, checkpoint: Checkpoint) -> _Draft:
-        changed: dict[str, int | bytes | None] = {}
-        spans: dict[str, Span] = {}
-        for channel, value in checkpoint.changed.items():
+        changed, cleared = checkpoint.changed, checkpoint.cleared
+        entries: dict[str, int | bytes | None] = {}
+        if self.added:
+            self.added = {}
+        for channel, value in changed.items():
             try:
-                changed[channel], spans[channel] = self._store(checkpoint, channel, value)
+                entries[channel] = self._store(checkpoint, channel, value)
             except UnstorableError as error:
                 error.channel = channel
                 raise
-        for channel in checkpoint.cleared:
+        for channel in cleared:
             self.versions[channel] = self.growth[channel] = None
-        self.weight += 1 + len(checkpoint.changed) + len(checkpoint.cleared)
-        versions = None
+        weight = self.weight + 1 + len(changed) + len(cleared)
         # The way to a base is read as a range of ids; a parent with a larger id, put from outside, is not in it.
         backwards = checkpoint.id < (checkpoint.parent_id or "")
-        if not self.base or backwards or self.weight > max(SMALLEST_BASE, len(self.tip.versions)):
-            versions = dict(self.tip.versions)
-            _update(versions, self.versions)
-            versions = listed(versions)
-            self.base, self.weight = checkpoint.id, 0
-        return _Draft(checkpoint, self.base, changed, spans, versions)
+        outweighs = weight > SMALLEST_BASE and weight > len(self.tip.versions)
+        if not (backwards or outweighs) and self.base:
+            self.weight = weight
+            return checkpoint, entries, self.base, None
+        versions = dict(self.tip.versions)
+        _update(versions, self.versions)
+        self.base, self.weight = checkpoint.id, 0
+        return checkpoint, entries, checkpoint.id, listed(versions)
 
     # Values
 
-    def _store(self, checkpoint: Checkpoint, channel: str, value: Any) -> tuple[int | bytes | None, Span]:
-        """Write what is new of a value; returns how the checkpoint lists it and where the new part is."""
-        kind = _KINDS.get(type(value), PLAIN)
-        if kind == PLAIN or not value:
+    def _store(self, checkpoint: Checkpoint, channel: str, value: Any) -> int | bytes | None:
+        """Write what is new of a value; returns how the checkpoint lists it."""
+        kind = _KINDS.get(type(value))
+        if kind is None or not value:
             body = pack(value)
             if len(body) <= SMALL:
                 return self._inline(checkpoint.id, channel, body)
-            if self.tip.growth or self.growth:
+            if channel in self.tip.growth or channel in self.growth:
                 self.growth[channel] = None
             self._put(channel, checkpoint.id, 0, 0, PLAIN, None, self.layout.limited(body))
             self.versions[channel] = Version(checkpoint.id, SCALAR)
-            return None, (checkpoint.id, 0, SCALAR, b"")
+            return None
         version = self.versions[channel] if channel in self.versions else self.tip.versions.get(channel)
         growth = self.growth[channel] if channel in self.growth else self.tip.growth.get(channel)
         if version is not None and growth is not None and growth.kind == kind:
@@ -181,25 +178,26 @@ class _Writing:
             return self._inline(checkpoint.id, channel, body)
         return self._begin(checkpoint.id, channel, kind, _whole(items_in(body, len(value)), value))
 
-    def _inline(self, checkpoint_id: str, channel: str, body: bytes) -> tuple[bytes, Span]:
+    def _inline(self, checkpoint_id: str, channel: str, body: bytes) -> bytes:
         """A small value is kept in the checkpoint's row, also a list or dict: it becomes a log when it has grown."""
         self.versions[channel] = version_of((checkpoint_id, SCALAR, body))
         if channel in self.tip.growth or channel in self.growth:
             self.growth[channel] = None
-        return body, (checkpoint_id, 0, SCALAR, b"")
+        return body
 
-    def _begin(self, log: str, channel: str, kind: int, whole: _Extension) -> tuple[int, Span]:
+    def _begin(self, log: str, channel: str, kind: int, whole: _Extension) -> int:
         body = self.layout.limited(whole.body)
         self._put(channel, log, 0, whole.length, kind, None, body)
         self.versions[channel] = Version(log, whole.length)
         self.growth[channel] = Growth(kind, len(body), Digest((), len(body), crc32(body)), len(body))
-        return whole.length, (log, 0, whole.length, body)
+        self.added[channel] = whole.length, body
+        return whole.length
 
     def _extend(
         self, checkpoint_id: str, channel: str, version: Version, growth: Growth, more: _Extension
-    ) -> tuple[int, Span]:
+    ) -> int:
         body, count = self.layout.limited(more.body), more.length
-        start, length = version.length, version.length + count
+        length = version.length + count
         shared = growth.shared and count > 0
         log = checkpoint_id if shared else version.log
         loose = self._placed(channel, log, version, growth, body, count) if count else growth.loose
@@ -213,7 +211,8 @@ class _Writing:
             growth.shared and not shared,
             loose,
         )
-        return (length if shared else -length), (log, start, count, body)
+        self.added[channel] = count, body
+        return length if shared else -length
 
     def _placed(
         self, channel: str, log: str, version: Version, growth: Growth, body: bytes, count: int
@@ -234,19 +233,21 @@ class _Writing:
         key = (channel, log, first, start + count - first, growth.kind + SEGMENT, None)
         joined = b"".join(part for _, part in loose)
         row = self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, joined)
-        self.rows.folds.append(Fold(channel, log, first, start, row.length, row.kind, row.body, row.checksum))
+        fold = Fold(channel, log, first, start, row.length, row.kind, row.body, row.checksum)
+        self.rows.folds = [*self.rows.folds, fold]
         return ()
 
     def _put(
         self, channel: str, log: str, start: int, count: int, kind: int, previous: str | None, body: bytes
     ) -> None:
         key = (channel, log, start, count, kind, previous)
-        self.rows.values.append(self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, body))
+        self.values.append(self.layout.cover_value(self.rows.thread_id, self.rows.namespace, key, body))
 
     # Checkpoints
 
-    def _row(self, draft: _Draft, following: _Draft | None) -> CheckpointRow:
-        checkpoint = draft.checkpoint
+    def _row(self, draft: _Draft, following: Checkpoint | None) -> CheckpointRow:
+        """The row of a draft, made when what `following` changed has been written, and nothing after that."""
+        checkpoint, changed, base_id, versions = draft
         try:
             metadata = self.layout.limited(pack(dict(checkpoint.metadata))) if checkpoint.metadata else None
             work = self.layout.limited(pack(dict(checkpoint.work))) if checkpoint.work else None
@@ -261,18 +262,18 @@ class _Writing:
             metadata,
             dict(checkpoint.control),
             work,
-            draft.changed,
+            changed,
             list(checkpoint.cleared),
             given,
-            draft.versions,
+            versions,
         )
-        key = (checkpoint.id, checkpoint.parent_id, draft.base_id, checkpoint.step)
+        key = (checkpoint.id, checkpoint.parent_id, base_id, checkpoint.step)
         return self.layout.cover_checkpoint(self.rows.thread_id, self.rows.namespace, key, body)
 
     def _given(
-        self, checkpoint: Checkpoint, writes: Sequence[tuple[str, Any]], following: _Draft | None
+        self, checkpoint: Checkpoint, writes: Sequence[tuple[str, Any]], following: Checkpoint | None
     ) -> list[Any]:
-        applied = following if following and following.checkpoint.parent_id == checkpoint.id else None
+        applied = following if following and following.parent_id == checkpoint.id else None
         if len({channel for channel, _ in writes}) < len(writes):
             applied = None  # what became of several writes says nothing of each
         return [
@@ -280,20 +281,22 @@ class _Writing:
             for index, (channel, value) in enumerate(writes)
         ]
 
-    def _given_write(self, name: str, at: str, channel: str, value: Any, applied: _Draft | None) -> list[Any]:
+    def _given_write(
+        self, name: str, at: str, channel: str, value: Any, applied: Checkpoint | None
+    ) -> list[Any]:
         """A write from outside: by itself, or where the next checkpoint has what became of it."""
-        if applied is not None and channel in applied.spans:
-            checkpoint = applied.checkpoint
-            log, start, length, body = applied.spans[channel]
-            if checkpoint.changed[channel] is value:
-                entry = applied.changed[channel]
-                if isinstance(entry, bytes):
-                    return [channel, entry]
-                return [channel, channel, log, 0, SCALAR if entry is None else abs(entry)]
-            if length == _items_in(value) and (
-                channel in checkpoint.extended or (type(value) in _KINDS and pack_items(value) == body)
+        if applied is not None and channel in applied.changed:
+            version = self.versions[channel]
+            assert version is not None  # of a channel that has just changed
+            if applied.changed[channel] is value:
+                if version.body is not None:
+                    return [channel, version.body]
+                return [channel, channel, version.log, 0, version.length]
+            count, body = self.added.get(channel, (SCALAR, b""))
+            if count == _items_in(value) and (
+                channel in applied.extended or (type(value) in _KINDS and pack_items(value) == body)
             ):
-                return [channel, channel, log, start, length]
+                return [channel, channel, version.log, version.length - count, count]
         body = self.layout.limited(pack(value))
         if len(body) <= SMALL_GIVEN:
             return [channel, body]

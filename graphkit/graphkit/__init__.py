@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from graphkit_prebuilt.plugins import MultiAgentPlugin, Plugin
     from graphkit_prebuilt.result import AgentResult
     from graphkit_prebuilt.retry import ModelRetryStrategy
+    from graphkit_prebuilt.snapshots import Snapshot
     from graphkit_prebuilt.tools.context import ToolContext
     from graphkit_prebuilt.tools.decorator import tool
 
@@ -37,6 +38,7 @@ _HOMES = {
     "RunControl": "graphkit.runtime",
     "RunResult": "graphkit.types",
     "Send": "graphkit.types",
+    "Snapshot": "graphkit_prebuilt.snapshots",
     "StateGraph": "graphkit.graph.state",
     "ToolContext": "graphkit_prebuilt.tools.context",
     "add_messages": "graphkit.graph.message",
@@ -60,6 +62,7 @@ __all__ = [
     "RunControl",
     "RunResult",
     "Send",
+    "Snapshot",
     "StateGraph",
     "ToolContext",
     "add_messages",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from graphkit.constants import OVERWRITE
 from graphkit.errors import EmptyChannelError, InvalidUpdateError
 from graphkit.extensions import KNOWN, Extension, Fold, joined
 from graphkit.types import Overwrite
@@ -242,7 +243,7 @@ class BinaryOperatorAggregate(_Reduced[V]):
     """Folds each write into the value with a binary operator: `value = operator(value, write)`.
 
     Starts with `typ()` where that can be called without arguments, else with the first write.
-    An `Overwrite` sets the value as it is; only one per superstep.
+    An `Overwrite`, or {"__overwrite__": value}, sets the value as it is; only one per superstep.
     """
 
     def __init__(self, typ: Any, operator: Callable[[Any, Any], Any], key: str = "") -> None:
@@ -262,6 +263,7 @@ class BinaryOperatorAggregate(_Reduced[V]):
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
             return False
+        values = _read(values)
         overwritten = False
         self._extension = None
         if self._fold is not None and self._extend(self._fold, values):
@@ -286,13 +288,25 @@ class BinaryOperatorAggregate(_Reduced[V]):
         """`update` where all writes only add to a list or dict; changes nothing and returns False otherwise."""
         result, extension = self.value, None
         for value in values:
-            folded = fold(result, value)
+            folded = None if type(value) is Overwrite else fold(result, value)
             if folded is None:
                 return False
             result, added = folded
             extension = added if extension is None else joined(extension, added)
         self.value, self._extension = result, extension
         return True
+
+
+def _read(values: Sequence[Any]) -> Sequence[Any]:
+    """The writes, with those that say in JSON that they overwrite as `Overwrite` (source: LangGraph)."""
+    if dict not in map(type, values):
+        return values
+    return [
+        Overwrite(value[OVERWRITE])
+        if type(value) is dict and len(value) == 1 and OVERWRITE in value
+        else value
+        for value in values
+    ]
 
 
 class DeltaChannel(_Reduced[V]):
@@ -326,6 +340,7 @@ class DeltaChannel(_Reduced[V]):
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
             return False
+        values = _read(values)
         overwrites = [value for value in values if type(value) is Overwrite]
         if len(overwrites) > 1:
             raise InvalidUpdateError(

@@ -11,6 +11,7 @@ from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
+from graphkit.composing import Composable
 from graphkit.context import ContextSchema
 from graphkit.door import (
     CONFLICT_TIMEOUT,
@@ -49,7 +50,7 @@ __all__ = ["CompiledGraph", "check_nodes"]
 T = TypeVar("T")
 
 
-class CompiledGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
+class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
     """Made by `StateGraph.compile`. Holds no state of its own: one object serves any number of runs."""
 
     def __init__(
@@ -89,7 +90,6 @@ class CompiledGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
             debug=debug,
             apart=apart,
         )
-        self.checkpointer = self._setting.saver
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, nodes={list(self.program.nodes)})"
@@ -105,6 +105,24 @@ class CompiledGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
     def setting(self) -> Setting:
         """What it brings to every run of it."""
         return self._setting
+
+    @property
+    def checkpointer(self) -> BaseCheckpointSaver | None:
+        """The graph's own saver. Another one that it is given counts for the runs made after that."""
+        return self._setting.saver
+
+    @checkpointer.setter
+    def checkpointer(self, saver: BaseCheckpointSaver | bool | None) -> None:
+        self._setting = replace(self._setting, checkpointer=saver)
+
+    @property
+    def store(self) -> Any:
+        """The graph's own store, which can be another one for the runs made after that."""
+        return self._setting.store
+
+    @store.setter
+    def store(self, store: Any) -> None:
+        self._setting = replace(self._setting, store=store)
 
     def with_config(self, config: RunnableConfig | None = None, **keys: Any) -> Self:
         """The same graph with defaults for every run's config: those of `config`, and single `keys` of one."""
@@ -470,6 +488,29 @@ class CompiledGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
                 f"get_subgraphs(recurse=True) lists those"
             )
         return edit(graph.program, request, supersteps)
+
+    # Schemas
+
+    def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
+        """What `invoke` takes, as a JSON schema; {} of an entrypoint, which says nothing of it. `config` changes
+        nothing."""
+        return self._json_schema("input_schema")
+
+    def get_output_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
+        """What `invoke` returns, as a JSON schema; {} of an entrypoint. `config` changes nothing."""
+        return self._json_schema("output_schema")
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """The `context_schema` as a JSON schema; None if there is none."""
+        from graphkit.schemas import json_schema_of
+
+        context = self._setting.context_schema
+        return None if context is None else json_schema_of(context.schema)
+
+    def _json_schema(self, name: str) -> dict[str, Any]:
+        from graphkit.schemas import json_schema_of
+
+        return json_schema_of(getattr(self.builder, name, None))
 
     # Caching
 

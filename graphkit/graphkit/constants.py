@@ -24,6 +24,9 @@ TAG_NOSTREAM: Final = "nostream"
 PUSH: Final = "__pregel_push"
 """What a task made by a `Send` names as its trigger (source: LangGraph)."""
 
+OVERWRITE: Final = "__overwrite__"
+"""`{OVERWRITE: value}`: an `Overwrite`, as JSON says it."""
+
 COPY: Final = "__copy__"
 """`update_state(as_node=COPY)`: copy the checkpoint as it is."""
 

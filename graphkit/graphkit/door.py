@@ -36,6 +36,8 @@ from graphkit_checkpoint.ownership import forget_token, new_token
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from graphkit.tracing import Traced
+
 OnConflict = Literal["raise", "wait"]
 Checkpointer = BaseCheckpointSaver | bool | None
 """What a graph is compiled with: a saver, or inside another graph True (it goes on with the state it had), False (it
@@ -101,7 +103,10 @@ class Setting:
 
     def __post_init__(self) -> None:
         self.patience = patience(self.on_conflict, self.conflict_timeout)
-        self.saver = self.checkpointer if isinstance(self.checkpointer, BaseCheckpointSaver) else None
+        given = self.checkpointer
+        if given is not None and not isinstance(given, (bool, BaseCheckpointSaver)):
+            raise TypeError(f"checkpointer must be a saver, True, False or None, not {given!r}")
+        self.saver = given if isinstance(given, BaseCheckpointSaver) else None
 
 
 LANGCHAIN = "langchain_core.runnables.config"
@@ -363,6 +368,21 @@ class Door:
             raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {given!r}")
         return given
 
+    def traced(self) -> Traced | None:
+        """The run as callbacks of LangChain hear of it, if there are any. What runs in it is told of in it."""
+        if not (self.config.get("callbacks") and LANGCHAIN in sys.modules):
+            return None
+        from graphkit.tracing import Traced, name_of
+
+        config = self.config
+        if self.around is not None:  # whose run is named
+            config = {**config, "run_id": None, "run_name": ""}
+        return Traced(config, config.get("run_name") or name_of(self.setting.program), self.given)
+
+    def inherit(self, traced: Traced) -> None:
+        """What runs in this run is inside what callbacks hear of as `traced`."""
+        self.config = {**self.config, "callbacks": traced.children}
+
     def enter(self, run: Inner) -> None:
         """Make the run known to the task around it, nested in its run or not: the task ends after it."""
         if self.around is not None:
@@ -402,7 +422,10 @@ def _inheritable(frame: Frame) -> RunnableConfig:
     config = frame.attempt.scope.config
     own = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
     kept = {key: value for key, value in config.get("configurable", {}).items() if key not in own}
-    return {**config, "configurable": kept}
+    inherited: RunnableConfig = {**config, "configurable": kept}
+    if frame.traced is not None:
+        inherited["callbacks"] = frame.traced.children
+    return inherited
 
 
 def _within(frame: Frame, given: RunnableConfig) -> RunnableConfig:

@@ -70,6 +70,7 @@ __all__ = [
     "ParentCommand",
     "RecordedError",
     "SessionException",
+    "SnapshotException",
     "StateTooLargeError",
     "StorageBusyError",
     "StorageCorruptError",
@@ -300,6 +301,10 @@ class StructuredOutputException(GraphkitError, ValueError):
 
 class SessionException(GraphkitError, RuntimeError):
     """A session cannot be read or written."""
+
+
+class SnapshotException(GraphkitError, ValueError):
+    """A snapshot of an agent cannot be taken, or is none that can be loaded."""
 
 
 class MCPClientInitializationError(GraphkitError, RuntimeError):

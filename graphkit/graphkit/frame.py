@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphkit.constants import PREVIOUS
 from graphkit.engine.attempt import Answer, Attempt, Keeping, Past
@@ -28,6 +28,9 @@ from graphkit.errors import (
 from graphkit.inside import Inner, Inside
 from graphkit.types import Interrupt, RunStatus
 from graphkit_checkpoint.serde import fingerprint
+
+if TYPE_CHECKING:
+    from graphkit.tracing import Traced
 
 current: ContextVar[Frame | None] = ContextVar("graphkit_frame", default=None)
 NONE: frozenset[Any] = frozenset()
@@ -65,6 +68,10 @@ class Frame:
     unseen: frozenset[Inner] = NONE
     mismatch: InterruptMismatchError | None = None
     rejected: tuple[str, InvalidResponseError] | None = None
+    langchain: Any = None
+    """Undoes what lets LangChain find this task, where somebody listens to its models."""
+    traced: Traced | None = None
+    """What callbacks of LangChain hear of the attempt, where there are any."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt

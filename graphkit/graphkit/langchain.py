@@ -2,13 +2,13 @@
 metadata of the run's config, as users of LangGraph know it. Loaded only where LangChain is.
 
 LangChain looks for the config of whatever runs around a call in a context variable of its own. There it finds that of
-the running task, and among its callbacks a `Teller`.
+the running task, and among its callbacks a `Teller`. Callbacks hear of the task too: it is a chain in the chain that
+its run is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextvars import Token
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -16,23 +16,73 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResul
 from langchain_core.runnables.config import var_child_runnable_config
 
 from graphkit.constants import TAG_NOSTREAM
+from graphkit.engine.attempt import Asked, Done, Failed, Outcome
+from graphkit.engine.program import Seen
+from graphkit.errors import GraphInterrupt
 from graphkit.frame import Frame, current
 from graphkit.runtime import config_of
+from graphkit.tracing import Traced, metadata_of
 from graphkit.types import RunnableConfig
 
-__all__ = ["Teller", "entered", "left", "with_manager"]
-
-Entered = Token[Any]
+__all__ = ["Teller", "aended", "aentered", "ended", "entered", "left", "with_manager"]
 
 
-def entered(frame: Frame) -> Entered:
-    """Let LangChain find the config of a task that begins to run here; give what is returned to `left`."""
-    return var_child_runnable_config.set(config_of(frame))
+def entered(frame: Frame, given: Any) -> None:
+    """Let callbacks hear of an attempt that begins to run here, and LangChain find its config."""
+    traced = _traced(frame, given)
+    if traced is not None:
+        frame.traced = traced.__enter__()
+    frame.langchain = var_child_runnable_config.set(config_of(frame))
 
 
-def left(mark: Entered) -> None:
+async def aentered(frame: Frame, given: Any) -> None:
+    """`entered` on the running event loop."""
+    traced = _traced(frame, given)
+    if traced is not None:
+        frame.traced = await traced.__aenter__()
+    frame.langchain = var_child_runnable_config.set(config_of(frame))
+
+
+def ended(frame: Frame, outcome: Outcome, returned: Any) -> None:
+    """Let callbacks hear what became of an attempt."""
+    assert frame.traced is not None
+    frame.traced.__exit__(None, _told(frame.traced, outcome, returned), None)
+
+
+async def aended(frame: Frame, outcome: Outcome, returned: Any) -> None:
+    """`ended` on the running event loop."""
+    assert frame.traced is not None
+    await frame.traced.__aexit__(None, _told(frame.traced, outcome, returned), None)
+
+
+def left(frame: Frame) -> None:
     """The task does not run here any more."""
-    var_child_runnable_config.reset(mark)
+    var_child_runnable_config.reset(frame.langchain)
+
+
+def _traced(frame: Frame, given: Any) -> Traced | None:
+    """An attempt at a task of its graph, if there are callbacks that hear of the run."""
+    attempt = frame.attempt
+    if not (attempt.node.shown and attempt.scope.config.get("callbacks")):
+        return None
+    config = config_of(frame)
+    if attempt.context is not None:  # it was called, and is inside its caller
+        around = var_child_runnable_config.get()
+        config["callbacks"] = (around or config)["callbacks"]
+    given = given.view if type(given) is Seen else given
+    return Traced(config, attempt.node.name, given, [f"graph:step:{attempt.place.step + 1}"])
+
+
+def _told(traced: Traced, outcome: Outcome, returned: Any) -> BaseException | None:
+    """The error that a handler hears of, if it is one; a question is. Else what the node has returned is shown."""
+    if isinstance(outcome, Failed):
+        return outcome.error
+    if isinstance(outcome, Asked):
+        return GraphInterrupt([question for question, _ in outcome.questions])
+    if isinstance(outcome, Done):
+        traced.show(returned)
+    traced.output = returned
+    return None
 
 
 def with_manager(config: RunnableConfig, shows: bool) -> RunnableConfig:
@@ -48,7 +98,7 @@ def with_manager(config: RunnableConfig, shows: bool) -> RunnableConfig:
     if shows:
         manager.add_handler(_TELLER)
     manager.add_tags(config.get("tags") or [])
-    manager.add_metadata(config.get("metadata") or {})
+    manager.add_metadata(metadata_of(config))
     return {**config, "callbacks": manager}
 
 

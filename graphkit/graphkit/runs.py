@@ -20,7 +20,7 @@ from graphkit.types import RunnableConfig
 if TYPE_CHECKING:
     from graphkit.drivers.aio import AsyncDriver
 
-_NOTHING_AROUND: AbstractContextManager[None] = nullcontext()
+_NOTHING_AROUND: nullcontext[None] = nullcontext()
 
 
 def events(
@@ -34,25 +34,30 @@ def events(
     from graphkit.drivers.sync import SyncDriver
 
     door = Door(setting, given, config, options)
-    audience = _audience(door, stream)
-    driver = SyncDriver(door.session(audience.live))
-    door.enter(driver)
-    try:
-        emit = audience.emitter(driver.emit)
-        request = door.request(driver.post, audience.listen, audience.below, emit)
-        emitted = driver.drive(run(setting.program, request))
-        with _until_written(request):
-            try:
-                end: End = yield from (emitted if audience.is_caller_alone else audience.attend(emitted))
-            finally:
-                emitted.close()
-        if door.frame is not None and end.waits:
-            door.frame.pass_on(end.asked, end.status)
-    except ChildCommand as command:
-        raise _for_parent(setting.program, door, command) from None
-    finally:
-        driver.buffer.close()
-        door.close()
+    with door.traced() or _NOTHING_AROUND as traced:
+        if traced is not None:
+            door.inherit(traced)
+        audience = _audience(door, stream)
+        driver = SyncDriver(door.session(audience.live))
+        door.enter(driver)
+        try:
+            emit = audience.emitter(driver.emit)
+            request = door.request(driver.post, audience.listen, audience.below, emit)
+            emitted = driver.drive(run(setting.program, request))
+            with _until_written(request):
+                try:
+                    end: End = yield from (emitted if audience.is_caller_alone else audience.attend(emitted))
+                finally:
+                    emitted.close()
+            if door.frame is not None and end.waits:
+                door.frame.pass_on(end.asked, end.status)
+            if traced is not None:
+                traced.output = end.values
+        except ChildCommand as command:
+            raise _for_parent(setting.program, door, command) from None
+        finally:
+            driver.buffer.close()
+            door.close()
     return end
 
 
@@ -68,31 +73,36 @@ async def aevents(
     from graphkit.drivers.aio import AsyncDriver
 
     door = Door(setting, given, config, options)
-    audience = _audience(door, stream)
-    driver = AsyncDriver(door.session(audience.live))
-    opened.append(driver)
-    door.enter(driver)
-    try:
-        emit = audience.emitter(driver.emit)
-        request = door.request(driver.post, audience.listen, audience.below, emit)
-        kernel = run(setting.program, request)
-        with _until_written(request):
-            async with aclosing(driver.drive(kernel)) as emitted:
-                alone = audience.is_caller_alone
-                async for batch in emitted:
-                    if alone:
-                        yield batch
-                        continue
-                    for event in batch:
-                        if audience.tell(event):
-                            yield (event,)
-        if door.frame is not None and driver.result.waits:
-            door.frame.pass_on(driver.result.asked, driver.result.status)
-    except ChildCommand as command:
-        raise _for_parent(setting.program, door, command) from None
-    finally:
-        driver.buffer.close()
-        door.close()
+    async with door.traced() or _NOTHING_AROUND as traced:
+        if traced is not None:
+            door.inherit(traced)
+        audience = _audience(door, stream)
+        driver = AsyncDriver(door.session(audience.live))
+        opened.append(driver)
+        door.enter(driver)
+        try:
+            emit = audience.emitter(driver.emit)
+            request = door.request(driver.post, audience.listen, audience.below, emit)
+            kernel = run(setting.program, request)
+            with _until_written(request):
+                async with aclosing(driver.drive(kernel)) as emitted:
+                    alone = audience.is_caller_alone
+                    async for batch in emitted:
+                        if alone:
+                            yield batch
+                            continue
+                        for event in batch:
+                            if audience.tell(event):
+                                yield (event,)
+            if door.frame is not None and driver.result.waits:
+                door.frame.pass_on(driver.result.asked, driver.result.status)
+            if traced is not None:
+                traced.output = driver.result.values
+        except ChildCommand as command:
+            raise _for_parent(setting.program, door, command) from None
+        finally:
+            driver.buffer.close()
+            door.close()
 
 
 def _until_written(request: Request) -> AbstractContextManager[None]:

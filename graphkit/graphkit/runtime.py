@@ -150,7 +150,9 @@ def config_of(frame: Frame) -> RunnableConfig:
     }
     config.pop("run_name", None)
     config.pop("run_id", None)
-    if scope.heard:
+    if frame.traced is not None:
+        config["callbacks"] = frame.traced.children
+    elif scope.heard:
         from graphkit.langchain import with_manager
 
         return with_manager(config, shows="messages" in scope.listen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from graphkit.compiled import CompiledGraph
@@ -19,13 +20,14 @@ from graphkit_prebuilt.arguments import (
     place_of,
     register,
 )
-from graphkit_prebuilt.content import Message, SystemPrompt
+from graphkit_prebuilt.content import Message, SystemContentBlock, SystemPrompt, texts
 from graphkit_prebuilt.direct import ToolCaller
 from graphkit_prebuilt.halting import HaltSignal
 from graphkit_prebuilt.hooks.catalogue import AgentInitializedEvent
 from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.host import Host
 from graphkit_prebuilt.host_thread import Within
+from graphkit_prebuilt.lifetime import Lifetime
 from graphkit_prebuilt.limits import ENDLESS
 from graphkit_prebuilt.loop.program import EVERYTHING, Heard, program_of
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
@@ -41,6 +43,7 @@ from graphkit_prebuilt.request import AgentRequest
 from graphkit_prebuilt.result import AgentResult
 from graphkit_prebuilt.resuming import ResumeRequest
 from graphkit_prebuilt.retry import ModelRetryStrategy
+from graphkit_prebuilt.snapshots import Snapshots
 from graphkit_prebuilt.state import AgentState
 from graphkit_prebuilt.structured import OutputTool, ask_for
 from graphkit_prebuilt.thread import AgentThread
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
 DEFAULT_NAME: Final = "graphkit agent"
 
 
-class Agent(Host[AgentThread]):
+class Agent(Host[AgentThread], Snapshots, Lifetime):
     """A model that answers prompts, calling tools until it has what it needs; a compiled graph underneath.
 
     `agent(prompt)` runs one request to its end: the model's last answer, or questions of hooks and tools, which the
@@ -185,15 +188,23 @@ class Agent(Host[AgentThread]):
         self._model = resolve_model(model if model is not None else type(self).default_model)
 
     @property
-    def system_prompt(self) -> SystemPrompt:
-        """What the model is told before all messages, from its next call on."""
-        return self._system_prompt
+    def system_prompt(self) -> str | None:
+        """The text that the model is told before all messages, from its next call on; None if there is none. May be set
+        to a text or to blocks."""
+        return "\n".join(texts(self._system_prompt)) or None
 
     @system_prompt.setter
     def system_prompt(self, prompt: SystemPrompt) -> None:
         if prompt is not None and not isinstance(prompt, (str, list)):
             raise TypeError(f"system_prompt must be a text or a list of blocks, not {prompt!r:.100}")
-        self._system_prompt = prompt
+        self._system_prompt: list[SystemContentBlock] = (
+            [{"text": prompt}] if isinstance(prompt, str) and prompt else list(prompt or ())
+        )
+
+    @property
+    def system_prompt_content(self) -> list[SystemContentBlock] | None:
+        """The blocks of the system prompt, with the marks of caches for instance; None if there are none."""
+        return list(self._system_prompt) or None
 
     @property
     def callback_handler(self) -> CallbackHandler | None:
@@ -387,6 +398,12 @@ class Agent(Host[AgentThread]):
         self._here.state = state
 
     app_state = state
+
+    @property
+    def cancel_signal(self) -> Event:
+        """What is set when the request that runs here, else the one of the agent's own conversation, or its next one,
+        is to end: to be looked at, and set by `cancel`."""
+        return self._here.cancel_signal
 
     def cancel(self, message: str | None = None, *, after_current_tools: bool = False) -> None:
         """End the request that runs here, else the one of the agent's own conversation, or its next one, at the

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any, Protocol
 
-from graphkit_prebuilt.content import Message, SystemPrompt
+from graphkit_prebuilt.content import Message, SystemContentBlock, SystemPrompt
 from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.models.model import Model
@@ -19,7 +20,6 @@ class LocalAgent(Protocol):
     """
 
     model: Model
-    system_prompt: SystemPrompt
     messages: list[Message]
     state: AgentState
     hooks: HookRegistry
@@ -30,6 +30,12 @@ class LocalAgent(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def system_prompt(self) -> str | None: ...
+    @system_prompt.setter
+    def system_prompt(self, prompt: SystemPrompt) -> None: ...
+    @property
+    def system_prompt_content(self) -> list[SystemContentBlock] | None: ...
+    @property
     def tool_names(self) -> list[str]: ...
     @property
     def tool(self) -> Any: ...
@@ -37,6 +43,8 @@ class LocalAgent(Protocol):
         self, callback: Any, event_type: Any = None, *, order: float = HookOrder.DEFAULT
     ) -> None: ...
     def add_middleware(self, stage_or_phase: Any, handler: Any) -> None: ...
+    @property
+    def cancel_signal(self) -> Event: ...
     def cancel(self, message: str | None = None, *, after_current_tools: bool = False) -> None: ...
     def get_plugin_state(self, name: str, *, per_invocation: bool = False) -> Any: ...
     def set_plugin_state(self, name: str, state: Any, *, per_invocation: bool = False) -> None: ...

@@ -264,7 +264,8 @@ class Keyed(BaseChannel[dict[str, Any]]):
         return self._extension
 
     def update(self, values: Sequence[Any]) -> bool:
-        before, value, keys = self.value, dict(self.value), dict[str, None]()
+        before, value = self.value, dict(self.value)
+        keys: dict[str, None] = {}
         whole = False
         for write in values:
             if type(write) is Overwrite:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphkit.engine.resume import answers_in, response_blocks
@@ -31,6 +31,8 @@ AgentInput: TypeAlias = (
 
 KINDS: Final = frozenset(ContentBlock.__optional_keys__)
 """The kinds of blocks that a prompt may have."""
+
+NO_KINDS: Final = frozenset[Any]()
 
 ANSWERS: Final = "interruptResponse"
 
@@ -68,9 +70,10 @@ def read_prompt(given: Any) -> Given:
         )
     if not given:
         return Given("nothing", empty=True)
-    if any(_kinds(one) & {ANSWERS} for one in given):
+    kinds: Set[Any] = NO_KINDS.union(*map(_kinds, given))
+    if ANSWERS in kinds:
         return _answers(given)
-    if any("role" in _kinds(one) for one in given):
+    if "role" in kinds:
         return Given("messages", [_message(one) for one in given])
     return Given("messages", [{"role": "user", "content": [_block(one) for one in given]}])
 
@@ -162,8 +165,9 @@ def _block(given: Any) -> ContentBlock:
     return block
 
 
-def _kinds(one: Any) -> set[Any]:
-    return set(one) if isinstance(one, Mapping) else set()
+def _kinds(one: Any) -> Set[Any]:
+    """The keys of what may be a block; none of anything else."""
+    return one.keys() if type(one) is dict or isinstance(one, Mapping) else NO_KINDS
 
 
 def _shown(one: Any) -> str:

@@ -98,6 +98,7 @@ class AgentRequest(GraphRequest[AgentResult]):
             config["metadata"] = self.agent.trace_attributes
         graph = self.agent.graph_for(who)
         given = self._given(self.given, who)
+        inv.kept, self.thread.kept = self.thread.kept, None
         self.thread.begin(inv)
         return graph, given, config, {"context": inv}
 
@@ -137,6 +138,8 @@ class AgentRequest(GraphRequest[AgentResult]):
 
     def _take(self, new_turn: bool) -> dict[str, Any]:
         self._taken = self.thread.take(new_turn)
+        if not new_turn:
+            self.invocation.recorded = lambda: self.thread.snapshot.values
         return self._taken.writes
 
     # How it ends
@@ -146,6 +149,8 @@ class AgentRequest(GraphRequest[AgentResult]):
         error = failure_of(end.values)
         if error is not None and end.status == "completed":
             raise error
+        if end.status == "completed":
+            self.thread.kept = self.invocation.let_go()
         return result_of(self.invocation, end.values, end.interrupts, end.status)
 
     def _leave(self) -> None:

@@ -74,10 +74,13 @@ class AgentResult(Halted):
 
 
 _BYTES: Final = "__bytes__"
+_AS_IT_IS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def _plain(value: Any) -> Any:
     """What a message holds, such that it can be written as JSON. A dict that looks like bytes does is put into one."""
+    if type(value) in _AS_IT_IS:
+        return value
     if isinstance(value, bytes):
         return {_BYTES: b64encode(value).decode()}
     if isinstance(value, dict):

@@ -10,8 +10,10 @@ from typing import Any, Generic, TypeVar
 from graphkit.compiled import CompiledGraph
 from graphkit.door import RunOptions
 from graphkit.drivers.aio import AsyncDriver
+from graphkit.drivers.loops import run_in_standing_loop
 from graphkit.engine.events import Batch, Custom
 from graphkit.engine.request import End
+from graphkit.frame import depth_below
 from graphkit.runs import aevents, events
 from graphkit.streams import AsyncChunks, Stream
 from graphkit.tracebacks import users_frames
@@ -65,6 +67,17 @@ class GraphRequest(ABC, Generic[R]):
         with users_frames:
             async for _ in self._arun(None, []):
                 pass
+            return self._ended()
+
+    def run_on_loop(self) -> R:
+        """`run` by the way of `arun`, on the standing loop: for what waits for coroutines alone."""
+
+        async def read() -> None:
+            async for _ in self._arun(None, []):
+                pass
+
+        with users_frames:
+            run_in_standing_loop(read(), depth_below())
             return self._ended()
 
     def events(self) -> Iterator[BaseHookEvent]:

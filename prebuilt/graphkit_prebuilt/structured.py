@@ -91,15 +91,14 @@ class OutputTool(StepTool):
 
 
 def ask_for(
-    model: Any, output_model: Any, messages: Sequence[Message], system_prompt: Any = None
+    model: Any, output_model: Any, messages: Sequence[Message], system_prompt: str | None = None
 ) -> Steps[Any]:
     """The model's answer to a conversation as an instance of a pydantic class, without an agent around it.
 
     Raises `TypeError` for what is no pydantic class, and what the model's `structured_output` raises.
     """
     OutputTool(output_model)
-    text = system_prompt if isinstance(system_prompt, str) else None
-    stream = Stream(model.structured_output(output_model, list(messages), text))
+    stream = Stream(model.structured_output(output_model, list(messages), system_prompt))
     output: Any = None
     while (chunk := (yield stream)) is not OVER:
         if isinstance(chunk, dict) and "output" in chunk:

@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from graphkit.frame import current
 from graphkit_prebuilt.content import Message
-from graphkit_prebuilt.conversation import Messages, copied
+from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.directive import ResumeDirective, Way, way_of
 from graphkit_prebuilt.halting import Halt
 from graphkit_prebuilt.host_thread import HostThread, Taken, Within
 from graphkit_prebuilt.loop.invocation import Cancel, Invocation
-from graphkit_prebuilt.models.model import Sent
+from graphkit_prebuilt.messages import Messages
+from graphkit_prebuilt.models.sent import Sent
 from graphkit_prebuilt.prompts import AgentInput
 from graphkit_prebuilt.result import AgentResult
 from graphkit_prebuilt.state import AgentState
@@ -37,6 +39,7 @@ class AgentThread(HostThread):
         self.agent = agent
         self._messages: Messages | None = None
         self.sent = Sent()
+        self.kept: Messages | None = None
         self._state: Writes = {}  # what was set since the last request
         self._begun = (
             within is not None or not agent.begins_with
@@ -97,6 +100,16 @@ class AgentThread(HostThread):
             self._cancelled.cancel(message)
             self.agent.threads.keep(self)
 
+    @property
+    def cancel_signal(self) -> Cancel:
+        """What is set when the request that runs on this thread is to end, or else the next one."""
+        running = self._running
+        requests = [*self._requests, *self._inside] if running is None else [running]
+        if requests:
+            signal: Cancel = requests[0].cancel
+            return signal
+        return self._cancelled or Cancel()
+
     # What it holds
 
     @property
@@ -125,7 +138,7 @@ class AgentThread(HostThread):
         """Forget the conversation, and all that is stored of it. Raises `ConcurrencyException` while a request runs."""
         self.agent.saver.delete_thread(self.id)
         self._messages, self._state, self._begun = None, {}, not self.agent.begins_with
-        self.pieces, self.sent = {}, Sent()
+        self.pieces, self.sent, self.kept = {}, Sent(), None
 
     @property
     def is_changed(self) -> bool:
@@ -136,22 +149,42 @@ class AgentThread(HostThread):
         )
 
     def add(self, messages: list[Message]) -> None:
-        """Add messages to the conversation, as a turn of their own. Raises `ConcurrencyException` while a request runs,
-        in whatever process."""
+        """Add messages to the conversation, as a turn of their own. Raises as `store` does."""
+        self.store({}, messages)
+
+    def store(self, writes: Writes, messages: Sequence[Message] = ()) -> None:
+        """Store what was set here, these channels, and these messages behind the others. Between requests it is a turn
+        of its own, and leaves an unfinished one behind; in a task of a request on this thread, its outcome. Raises
+        `ConcurrencyException` while a request runs elsewhere, in whatever process."""
+        running, frame = self._running, current.get()
+        if running is not None and frame is not None:
+            for channel, value in writes.items():
+                frame.amend(channel, value)
+            running.messages.extend(messages)
+            return
         taken = self.take(new_turn=True)
         said = [*taken.writes.get("messages", []), *messages]
         try:
-            self.agent.graph.update_state(self.config, {**taken.writes, "messages": said}, as_node="after")
+            self.agent.graph.update_state(
+                self.config, {**taken.writes, **writes, "messages": said}, as_node="after"
+            )
         except BaseException:
             self.give_back(taken)
             raise
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Its channels: those that the task of a request sees that runs here, else as they are stored."""
+        running = self._running
+        values: Mapping[str, Any] = self.snapshot.values if running is None else running.values
+        return values
 
     @property
     def _resting(self) -> Messages:
         values = self.snapshot.values
         if self._messages is None:
             self._messages = Messages(resting=True)
-        self._messages.follow(values)
+        self._messages.follow(values, given=not self.saver.lends_values)
         self._begin(values)
         self.keep()
         return self._messages

@@ -84,6 +84,26 @@ def test_a_signal_of_the_callers(door: Door) -> None:
     assert len(script(agent).requests) == 1
 
 
+def test_the_signal_of_a_request_can_be_looked_at(door: Door) -> None:
+    """Whoever set it: `cancel`, or the caller's own signal."""
+    seen: list[bool] = []
+
+    def look(event: BeforeToolCallEvent) -> None:
+        seen.append(event.agent.cancel_signal.is_set())
+        signal.set()
+        seen.append(event.agent.cancel_signal.is_set())
+
+    signal = threading.Event()
+    agent = agent_of(ToolCall("stop", {}), "one", tools=[stop], hooks=[look])
+    assert not agent.cancel_signal.is_set()
+    assert door(agent, "go", cancel_signal=signal).stop_reason == "cancelled"
+    assert seen == [False, True] and not agent.cancel_signal.is_set()
+    agent.cancel()
+    assert agent.cancel_signal.is_set()
+    signal.clear()
+    assert door(agent, "again").stop_reason == "cancelled" and not agent.cancel_signal.is_set()
+
+
 def test_in_the_stream_of_the_model_what_it_has_said_is_dropped(door: Door) -> None:
     agent = agent_of(Turn(text="a long answer", chunks=5), "well")
     seen: list[str] = []

@@ -7,6 +7,7 @@ import json
 import random
 import string
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -18,8 +19,9 @@ from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import InvalidUpdateError
 from graphkit.types import Command, Overwrite, RunnableConfig, Send, interrupt
 from graphkit_prebuilt.content import Message, assistant, tool_result, user
-from graphkit_prebuilt.conversation import Messages, at_rest, copied, dangling, edit, length, view
+from graphkit_prebuilt.conversation import at_rest, copied, dangling, edit, length, view
 from graphkit_prebuilt.log import DELETED, UNFINISHED, Keyed, Log, answered, unfinished
+from graphkit_prebuilt.messages import Messages
 from tests.conftest import Graph, Reopen, Runner, Saver
 
 Write = dict[str, Any]
@@ -722,3 +724,44 @@ def test_a_prompt_leaves_open_calls_behind(runner: Runner, saver: Saver, config:
     values = runner.run(asking(saver), {"messages": [BYE]}, config).value
     said = [HELLO, calls("a", "b", "c"), results(*map(missing, "abc")), BYE, calls("a", "b", "c")]
     assert values["messages"][: len(said)] == said
+
+
+# --- Given away -----------------------------------------------------------------------------------------
+
+
+CHANGED: dict[str, Callable[[list[Any]], Any]] = {
+    "nothing": lambda messages: None,
+    "deep": lambda messages: messages[1]["content"][0]["toolUse"]["input"].update(query="x"),
+    "one is true": lambda messages: messages[1]["content"][0]["toolUse"]["input"].update(n=True, m=2),
+    "a message": lambda messages: messages[0].update(content=[{"text": "x"}]),
+    "the list": lambda messages: messages.append(user("x")),
+    "results": lambda messages: messages[2]["content"].clear(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+@pytest.mark.parametrize("storable", [True, False], ids=["plain", "with an object"])
+def test_what_is_given_away_is_watched_like_a_copy(
+    change: Callable[[list[Any]], Any], storable: bool
+) -> None:
+    def values() -> dict[str, Any]:
+        told = {"query": "q", "n": 1, "when": "now" if storable else datetime(2026, 1, 1)}
+        call: Any = {"toolUse": {"toolUseId": "a", "name": "look", "input": told}}
+        result: Any = {"toolResult": {"toolUseId": "a", "status": "success", "content": []}}
+        return {"messages": [user("hi"), assistant(call), user(result), assistant("well")]}
+
+    given, copies = Messages(resting=True), Messages(resting=True)
+    mine = values()
+    given.follow(mine, given=True)
+    copies.follow(values())
+    assert (given[0] is mine["messages"][0]) is storable
+    assert not given.edited
+    for messages in (given, copies):
+        change(messages)
+    assert given.edited == copies.edited
+    again = values()
+    for messages in (given, copies):
+        messages.follow(again)  # as somebody who looks once more does
+    assert given == copies
+    assert given.writes(new_turn=True) == copies.writes(new_turn=True)
+    assert not given.edited and not copies.edited

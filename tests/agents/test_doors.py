@@ -1,5 +1,6 @@
 """Every name is importable where a user looks for it, and an agent is what its constructor was told."""
 
+import asyncio
 import importlib
 from typing import Any
 
@@ -17,6 +18,7 @@ from graphkit.hooks import (
 )
 from graphkit.models import ScriptedModel, ToolCall
 from graphkit.session import SessionManager
+from graphkit.tools import ToolProvider
 from graphkit.tools.executors import ConcurrentToolExecutor, SequentialToolExecutor
 from graphkit.types.agent import LocalAgent
 from tests.agents.conftest import agent_of
@@ -135,6 +137,74 @@ def test_what_an_agent_is_made_of_can_be_changed_between_calls(door: Any) -> Non
         "first",
         "second",
     ]
+
+
+def test_a_system_prompt_is_text_and_blocks(door: Any) -> None:
+    cached: Any = [{"text": "one"}, {"cachePoint": {"type": "default"}}, {"text": "two"}]
+    agent = agent_of("a", "b", system_prompt=cached)
+    assert (agent.system_prompt, agent.system_prompt_content) == ("one\ntwo", cached)
+    assert agent.system_prompt_content is not cached
+    door(agent, "hi")
+    agent.system_prompt = "plain"
+    assert (agent.system_prompt, agent.system_prompt_content) == ("plain", [{"text": "plain"}])
+    door(agent, "more")
+    told = [(request.system_prompt, request.system_prompt_content) for request in agent.model.requests]  # type: ignore[attr-defined]
+    assert told == [("one\ntwo", cached), ("plain", [{"text": "plain"}])]
+
+
+@pytest.mark.parametrize("prompt", [None, "", [], [{"cachePoint": {"type": "default"}}]], ids=str)
+def test_a_system_prompt_without_text_is_none(door: Any, prompt: Any) -> None:
+    agent = agent_of("a", system_prompt=prompt)
+    assert agent.system_prompt is None
+    door(agent, "hi")
+    assert agent.model.requests[0].system_prompt is None  # type: ignore[attr-defined]
+
+
+def test_structured_output_is_told_a_system_prompt_of_blocks() -> None:
+    from pydantic import BaseModel
+
+    class Weather(BaseModel):
+        degrees: int
+
+    agent = agent_of([ToolCall("Weather", {"degrees": 3})], system_prompt=[{"text": "be brief"}])
+    assert agent.structured_output(Weather, "how warm?") == Weather(degrees=3)
+    assert agent.model.requests[0].system_prompt == "be brief"  # type: ignore[attr-defined]
+
+
+class Line(ToolProvider):
+    """Something that is open as long as somebody has its tools."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    async def load_tools(self, **kwargs: Any) -> Any:
+        self.is_open = True
+        return [add]
+
+    def remove_consumer(self, consumer_id: Any, **kwargs: Any) -> None:
+        self.is_open = False
+
+
+@pytest.mark.parametrize("way", ["with", "async with", "cleanup", "shutdown", "shutdown_async"])
+def test_an_agent_that_is_not_needed_any_more_lets_go_of_its_tools(way: str) -> None:
+    line = Line()
+    agent = agent_of("hi", tools=[line])
+    assert line.is_open
+
+    async def within() -> None:
+        async with agent as same:
+            assert same is agent and line.is_open
+
+    if way == "with":
+        with agent as same:
+            assert same is agent and line.is_open
+    elif way == "async with":
+        asyncio.run(within())
+    elif way == "shutdown_async":
+        asyncio.run(agent.shutdown_async())
+    else:
+        getattr(agent, way)()
+    assert not line.is_open and str(agent("go")) == "hi\n"
 
 
 def test_an_agent_is_a_local_agent() -> None:

@@ -133,8 +133,8 @@ def test_what_the_events_of_a_request_tell(door: Door) -> None:
         {"toolUse": {"toolUseId": "t1", "name": "add", "input": {"a": 2, "b": 3}}},
         {"text": "five"},
     ]
-    for kind in (BeforeToolsEvent, AfterToolsEvent):
-        assert [event.message for event in events[kind]] == [call]
+    assert [event.message for event in events[BeforeToolsEvent]] == [call]
+    assert [event.message for event in events[AfterToolsEvent]] == [answer]
 
     (before_call,), (after_call,) = events[BeforeToolCallEvent], events[AfterToolCallEvent]
     assert before_call.selected_tool is after_call.selected_tool is agent.tool_registry.get("add")
@@ -175,7 +175,7 @@ def test_an_unknown_tool_and_one_that_raises_are_told_too(door: Door) -> None:
         "broken": False,
     }
     assert by_name["nonesuch"].result["content"] == [{"text": "Unknown tool: nonesuch"}]
-    assert by_name["nonesuch"].exception is None
+    assert str(by_name["nonesuch"].exception) == "Unknown tool: nonesuch"
     assert by_name["broken"].exception is problem
 
 
@@ -213,7 +213,46 @@ def test_a_batch_that_fails_ends_too(door: Door) -> None:
     after = heard(agent, AfterToolsEvent)
     with pytest.raises(OSError, match="no line"):
         door(agent, "2 + 3?")
-    assert [event.message["content"][0]["toolUse"]["name"] for event in after] == ["add"]
+    assert [event.message for event in after] == [{"role": "user", "content": []}]
+
+
+def test_the_end_of_a_batch_tells_the_results_that_there_are(door: Door, session: Session) -> None:
+    """Those of calls that have ended, also in an earlier process, while others wait for answers. As in Strands."""
+
+    def ask(event: BeforeToolCallEvent) -> None:
+        if event.tool_use.name == "multiply":
+            event.interrupt("first")
+            event.interrupt("second")
+
+    told: list[list[str]] = []
+
+    def look(event: AfterToolsEvent) -> None:
+        assert event.message["role"] == "user"
+        told.append([block["toolResult"]["toolUseId"] for block in event.message["content"]])
+
+    def made(*turns: Any) -> Agent:
+        return session.agent(*turns, tools=[add, multiply], hooks=[ask, look])
+
+    batch = [ToolCall("multiply", {"a": 2, "b": 3}, "t1"), ToolCall("add", {"a": 2, "b": 3}, "t2")]
+    door(made(batch, "done"), "go")
+    for answer in ("one", "two"):
+        agent = made()
+        (question,) = agent.interrupts
+        door(agent, [response(question, answer)])
+    assert told == [["t2"], ["t2"], ["t1", "t2"]]
+
+
+def test_results_may_be_changed_at_the_end_of_their_batch(door: Door, session: Session) -> None:
+    def shorten(event: AfterToolsEvent) -> None:
+        event.message["content"][0]["toolResult"]["content"] = [{"text": "short"}]
+
+    agent = session.agent(ToolCall("add", {"a": 2, "b": 3}), "done", tools=[add], hooks=[shorten])
+    added = heard(agent, MessageAddedEvent)
+    door(agent, "go")
+    assert results(session.agent())[0]["content"] == [{"text": "short"}]
+    assert added[2].message["content"][0]["toolResult"]["content"] == [{"text": "short"}]
+    sent = session.model.requests[1].messages[2]["content"][0]["toolResult"]
+    assert sent["content"] == [{"text": "short"}]
 
 
 def test_a_question_is_told_as_long_as_it_is_open(door: Door) -> None:

@@ -234,7 +234,7 @@ def test_the_calls_of_a_batch_in_place(door: Door, session: Session) -> None:
     door(agent, "go")
     assert sorted(RAN) == ["changed", "rest a"]
     assert said(session.agent())[1:3] == ["work(changed)", "rest()"]
-    assert seen[0]["content"] == agent.messages[1]["content"]
+    assert seen[0]["content"] == agent.messages[2]["content"]
 
 
 def test_a_result_before_the_model_sees_it(door: Door, session: Session) -> None:

@@ -26,7 +26,7 @@ from graphkit.models import ScriptedModel
 from graphkit.session import SessionManager
 from graphkit.types.exceptions import ContextWindowOverflowException
 from graphkit_prebuilt.content import Message, assistant, tool_result, user
-from graphkit_prebuilt.models.scripted import ToolCall
+from graphkit_prebuilt.models.scripted import ToolCall, Turn
 from tests.agents.conftest import Door, Session, agent_of, names, script
 
 Overflow = ContextWindowOverflowException
@@ -484,6 +484,61 @@ def test_another_manager_begins_anew(session: Session) -> None:
     agent("2")
     assert agent.messages == []
     assert agent.conversation_manager.removed_message_count == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "at"), [(True, 70), ({"compression_threshold": 0.5}, 50), ({}, 70)], ids=str
+)
+@pytest.mark.parametrize("limit", [100, None])
+def test_a_conversation_is_made_smaller_before_it_is_too_large(
+    door: Door, given: Any, at: int, limit: int | None
+) -> None:
+    """At a share of what its model can read, by what the last call took."""
+
+    def said(tokens: int) -> Turn:
+        many = tokens if limit else tokens * 2000
+        return Turn(text="fine", usage={"inputTokens": many - 5, "outputTokens": 5, "totalTokens": many})
+
+    model = ScriptedModel([said(at - 6), said(at), said(9), said(9)])
+    if limit is not None:
+        model.update_config(context_window_limit=limit)
+    manager = SlidingWindowConversationManager(proactive_compression=given)
+    agent = agent_of(model=model, conversation_manager=manager)
+    for prompt in "1234":
+        door(agent, prompt)
+    assert [len(request.messages) for request in model.requests] == [1, 3, 3, 5]
+    assert manager.removed_message_count == 2
+
+
+def test_a_conversation_is_summarized_before_it_is_too_large(door: Door) -> None:
+    usage: Any = {"inputTokens": 90, "outputTokens": 5, "totalTokens": 95}
+    model = ScriptedModel(["one", Turn(text="two", usage=usage), "the summary", "three"])
+    model.update_config(context_window_limit=100)
+    manager = SummarizingConversationManager(0.5, preserve_recent_messages=2, proactive_compression=True)
+    agent = agent_of(model=model, conversation_manager=manager)
+    for prompt in "123":
+        door(agent, prompt)
+    assert "the summary" in model.requests[3].messages[0]["content"][0]["text"]
+
+
+def test_what_cannot_be_made_smaller_in_advance_is_sent(door: Door) -> None:
+    class Failing(SlidingWindowConversationManager):
+        def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
+            tried.append(e)
+            raise OSError("no")
+
+    tried: list[Any] = []
+    agent = agent_of(
+        "one", conversation_manager=Failing(proactive_compression={"compression_threshold": 0.0001})
+    )
+    script(agent).update_config(context_window_limit=10)
+    assert str(door(agent, "a long prompt")) == "one\n" and tried == [None]
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 1.5, "x"])
+def test_a_share_that_is_none_is_refused(threshold: Any) -> None:
+    with pytest.raises(ValueError, match="compression_threshold"):
+        SlidingWindowConversationManager(proactive_compression={"compression_threshold": threshold})
 
 
 def test_managers_change_no_message_of_a_conversation_they_did_not_touch(door: Door) -> None:

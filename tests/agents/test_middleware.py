@@ -223,6 +223,7 @@ def test_what_the_model_is_given_may_be_replaced(door: Door, add: Any) -> None:
 
     def wrap(context: Any, next: Any) -> Any:
         assert context.agent is agent and context.projected_input_tokens is not None
+        assert context.system_prompt == [{"text": "be kind"}]  # to be added to, as in Strands
         context.messages[0]["content"][0]["text"] = "changed"  # a copy
         return (
             yield from next(
@@ -374,10 +375,15 @@ def test_a_wrap_may_serve_the_call_itself(door: Door, add: Any, ran: list[Any]) 
 
 
 def test_an_unknown_tool_stays_unknown_inside_of_wraps(door: Door) -> None:
-    agent = agent_of(ToolCall("gone"), "done")
+    errors: list[Any] = []
+
+    def look(event: AfterToolCallEvent) -> None:
+        errors.append(str(event.exception))
+
+    agent = agent_of(ToolCall("gone"), "done", hooks=[look])
     agent.add_middleware(ExecuteToolStage, passing)
     door(agent, "go")
-    assert texts(agent) == ["Unknown tool: gone"]
+    assert texts(agent) == errors == ["Unknown tool: gone"]
 
 
 def test_a_wrap_may_have_another_tool_serve_the_call(door: Door, add: Any, ran: list[Any]) -> None:

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
+from graphkit import Agent, ToolContext, tool
+from graphkit.hooks import BeforeToolCallEvent
+from graphkit.models import ToolCall
+from graphkit.tools.executors import SequentialToolExecutor
 from graphkit_prebuilt.log import DELETED
 from graphkit_prebuilt.state import AgentState
+from tests.agents.conftest import Door, Session
+from tests.conftest import response
 
 
 class Written:
@@ -112,3 +118,46 @@ def test_what_is_written_is_what_was_changed() -> None:
 
 def test_it_shows_what_it_holds(make: Callable[..., AgentState]) -> None:
     assert repr(make(a=1)) == "AgentState({'a': 1})"
+
+
+@tool(context=True)
+def count(by: int, tool_context: ToolContext) -> int:
+    """Counts in the state of the agent."""
+    state = tool_context.agent.state
+    state.set("n", (state.get("n") or 0) + by)
+    return int(state.get("n"))
+
+
+def counted(agent: Agent) -> list[str]:
+    blocks = [block for message in agent.messages for block in message["content"]]
+    return [block["toolResult"]["content"][0]["text"] for block in blocks if "toolResult" in block]
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["same", "fresh"])
+def test_calls_that_were_answered_see_what_those_beside_them_have_set(
+    door: Door, session: Session, fresh: bool
+) -> None:
+    """Also if those have run before the pause, or in another process."""
+
+    def ask(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["input"]["by"] in (4, 5):
+            event.interrupt("ok")
+
+    batch = [ToolCall("count", {"by": by}) for by in (3, 4, 5)]
+    agent = session.agent(
+        batch,
+        [ToolCall("count", {"by": 1})],
+        "done",
+        tools=[count],
+        hooks=[ask],
+        tool_executor=SequentialToolExecutor(),
+    )
+    door(agent, "go")
+    assert agent.state.get("n") == 3
+    for expected in (7, 12):
+        if fresh:
+            agent = session.agent()
+        door(agent, [response(agent.interrupts[0], "yes")])
+        if agent.interrupts:
+            assert agent.state.get("n") == expected
+    assert (counted(agent), session.agent().state.get("n")) == (["3", "7", "12", "13"], 13)

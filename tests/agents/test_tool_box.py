@@ -333,6 +333,52 @@ def test_a_provider_is_asked_for_its_tools() -> None:
     assert list(box_of(Server(), PlainServer()).registry) == ["add", "theirs", "other-tool"]
 
 
+class Counted(ToolProvider):
+    """A provider that knows who has its tools."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.consumers: list[Any] = []
+        self.fails = fails
+
+    async def load_tools(self, **kwargs: Any) -> Sequence[AgentTool]:
+        return [add]
+
+    def add_consumer(self, consumer_id: Any, **kwargs: Any) -> None:
+        self.consumers.append(consumer_id)
+
+    def remove_consumer(self, consumer_id: Any, **kwargs: Any) -> None:
+        self.consumers.remove(consumer_id)
+        if self.fails:
+            raise OSError("the line is dead")
+
+
+def test_a_provider_is_told_who_has_its_tools_and_who_no_more() -> None:
+    provider, plain = Counted(), PlainServer()
+    one, two = box_of(provider, plain), box_of([provider])
+    one.process_tools([provider])
+    assert len(provider.consumers) == 2
+    one.cleanup()
+    one.cleanup()
+    assert len(provider.consumers) == 1
+    two.cleanup()
+    assert provider.consumers == [] and list(two.registry) == ["add"]
+
+
+def test_a_provider_whose_tools_are_refused_has_no_consumer() -> None:
+    provider = Counted()
+    with pytest.raises(TypeError, match="is no tool"):
+        box_of(provider, 5)
+    assert provider.consumers == []
+
+
+def test_all_providers_are_told_although_one_fails() -> None:
+    dead, alive = Counted(fails=True), Counted()
+    box = box_of(dead, alive)
+    with pytest.raises(OSError, match="line is dead"):
+        box.cleanup()
+    assert alive.consumers == []
+
+
 def test_a_provider_is_asked_inside_a_loop_too() -> None:
     async def main() -> list[str]:
         return list(box_of(Server()).registry)

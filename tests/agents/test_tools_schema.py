@@ -237,6 +237,25 @@ def test_the_schema_of_a_function_alone_is_plain() -> None:
 # --- What cannot be a tool --------------------------------------------------------------------------------
 
 
+def test_the_same_parameters_of_plain_types_are_one_pydantic_class() -> None:
+    """A program may make its tools anew for each request; what pydantic makes of them takes longest of all."""
+
+    def search(text: str, number: int = 1) -> str:
+        return text
+
+    first, again = input_schema_of(search), input_schema_of(search)
+    assert again.model is first.model
+    first.json_schema["properties"].clear()
+    assert [*again.json_schema["properties"]] == [*input_schema_of(search).json_schema["properties"]]
+    search.__defaults__ = (True,)
+    other = input_schema_of(search)
+    assert other.json_schema["properties"]["number"]["default"] is True
+    search.__doc__ = "Searches.\n\nArgs:\n    number: How many."
+    told = input_schema_of(search).json_schema["properties"]
+    assert told["number"]["description"] == "How many."
+    assert again.json_schema["properties"]["number"]["description"] == "Parameter number"
+
+
 def test_an_annotation_that_is_not_there_is_refused_by_name() -> None:
     def act(number: OnlyForCheckers) -> None: ...
 

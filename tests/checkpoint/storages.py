@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from graphkit_checkpoint.memory import InMemorySaver, MemoryTables
 from graphkit_checkpoint.postgres import PostgresSaver
 from graphkit_checkpoint.sqlite import SqliteSaver
 from graphkit_checkpoint.statements import checkpoint_table, metadata, pending_table, value_table
+from tests.postgres import unsynced
 
 Row: TypeAlias = dict[str, Any]
 
@@ -133,7 +135,7 @@ class SqliteStorage(SqlStorage):
         super().__init__(f"sqlite:///{path}")
 
     def connect(self, **options: Any) -> SqliteSaver:
-        return SqliteSaver(self.path, **options)
+        return SqliteSaver(self.path, **{"synchronous": "NORMAL", **options})
 
     def dump(self) -> bytes:
         """The file with its log; what was deleted may still be in it."""
@@ -170,5 +172,7 @@ def storage_of(kind: str, request: Any) -> Storage:
     if kind == "memory":
         return MemoryStorage()
     if kind == "sqlite":
-        return SqliteStorage(request.getfixturevalue("tmp_path") / "t.sqlite")
-    return PostgresStorage(request.getfixturevalue("postgres_url"))
+        path = request.getfixturevalue("tmp_path") / "t.sqlite"
+        shutil.copyfile(request.getfixturevalue("empty_sqlite"), path)
+        return SqliteStorage(path)
+    return PostgresStorage(unsynced(request.getfixturevalue("postgres_url")))

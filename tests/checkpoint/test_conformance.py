@@ -38,6 +38,7 @@ from graphkit_checkpoint.live import LiveSaver
 from graphkit_checkpoint.records import Checkpoint, Commit
 from graphkit_checkpoint.store import rows as store_rows
 from graphkit_checkpoint.writing import encode
+from tests.postgres import unsynced
 
 IN_MEMORY = {
     "several objects": "every object has memory of its own",
@@ -61,7 +62,7 @@ def check_green(report: Report, at_least: int) -> None:
 
 def quick(url: str) -> str:
     """Without waiting for the disk, which nothing here is about."""
-    return f"{url}&options=-c%20synchronous_commit%3Doff%20-c%20lock_timeout%3D5000"
+    return f"{unsynced(url)}%20-c%20lock_timeout%3D5000"
 
 
 def test_in_memory_saver() -> None:
@@ -149,13 +150,13 @@ class ForgetsToRelease(Faulty):
 
 class LosesTheLastRecord(Faulty):
     def write(self, rows: Rows) -> None:
-        del rows.pending[-1:]
+        rows.pending = rows.pending[:-1]
         super().write(rows)
 
 
 class ForgetsNothing(Faulty):
     def write(self, rows: Rows) -> None:
-        rows.forget.clear()
+        rows.forget = ()
         super().write(rows)
 
 
@@ -343,7 +344,7 @@ FAULTS: dict[type[Faulty], Capability] = {
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_found(fault: type[Faulty], monkeypatch: pytest.MonkeyPatch) -> None:
     # What never comes takes as long as this.
-    monkeypatch.setattr("graphkit_checkpoint.conformance.verdicts.PATIENCE", 0.5)
+    monkeypatch.setattr("graphkit_checkpoint.conformance.verdicts.PATIENCE", 0.25)
     report = check_saver(fault, without=MEMORY_SAVER, only=[FAULTS[fault]])
     assert report.failures
     assert not report.ok
@@ -566,7 +567,7 @@ def test_from_the_shell_with_a_callable() -> None:
     command = [sys.executable, "-W", "error", "-m", "graphkit_checkpoint.conformance"]
     subject = ["graphkit_checkpoint.memory:InMemorySaver", "--only", "deleting", "--only", "leases"]
     without = [part for name in MEMORY_SAVER for part in ("--without", f"{name}=in memory")]
-    done = subprocess.run([*command, *subject, *without], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, *subject, *without], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     assert "InMemorySaver: 6 checks, 0 failed" in done.stdout
     assert "not declared: in memory" in done.stdout

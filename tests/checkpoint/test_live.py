@@ -200,6 +200,17 @@ def test_a_run_costs_the_same_however_long_the_thread_is(runner: Runner, config:
         assert counts.unpacked > 0, "what is looked at is read"
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+def test_an_input_that_is_appended_is_packed_once(turns: int, config: RunnableConfig) -> None:
+    saver = LiveSaver()
+    graph = graph_of({"a": talk}, state=State, saver=saver)
+    for turn in range(turns):
+        graph.invoke({"log": [f"said {turn}"]}, config)
+    (head,) = saver._tables.unsettled.values()
+    packed = b"".join(draft.values for draft in head.laid_aside)
+    assert [packed.count(b"said %d" % turn) for turn in range(turns)] == [1] * turns
+
+
 def test_a_look_at_the_history_does_not_end_the_head(config: RunnableConfig) -> None:
     graph = graph_of({"a": talk}, state=State, saver=LiveSaver())
     for _ in range(10):

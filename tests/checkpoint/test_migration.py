@@ -128,7 +128,7 @@ def test_types_of_the_program_need_not_be_known(old: Path) -> None:
     program = (
         "import sys; from graphkit.checkpoint.sqlite import SqliteSaver; SqliteSaver(sys.argv[1]).close()"
     )
-    subprocess.run([sys.executable, "-c", program, str(old)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program, str(old)], check=True, timeout=240)
     assert rows(old, "version", "schema") == [(SCHEMA_VERSION,)]
     assert migrated(old) == SEEN
 
@@ -378,7 +378,7 @@ def test_processes_that_open_at_once(old: Path) -> None:
     command = [sys.executable, "-c", OPENING, str(old)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     openers = [subprocess.Popen(command, text=True, **pipes) for _ in range(4)]
-    outputs = [opener.communicate("go\n", timeout=60) for opener in openers]
+    outputs = [opener.communicate("go\n", timeout=240) for opener in openers]
     assert outputs == [("9\n", "")] * len(openers)
     assert migrated(old) == SEEN
 
@@ -397,7 +397,7 @@ SqliteSaver(sys.argv[1])
 
 def test_a_process_that_is_killed_in_the_middle_has_changed_nothing(old: Path) -> None:
     before = dump(old)
-    killed = subprocess.run([sys.executable, "-c", DYING, str(old)], check=False, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", DYING, str(old)], check=False, timeout=240)
     assert killed.returncode == -signal.SIGKILL
     assert dump(old) == before
     assert migrated(old) == SEEN

@@ -1383,7 +1383,7 @@ def in_a_process(program: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     return done.stdout.strip()
 

@@ -85,7 +85,7 @@ def expected() -> Expected:
 def run_demo(*arguments: str) -> str:
     """The demo's output, run without a terminal."""
     command = [sys.executable, str(DEMO / "main.py"), *arguments]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -183,7 +183,7 @@ def test_on_a_terminal_the_questions_are_asked_there(tmp_path: Path) -> None:
             stdin=terminal,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
         )
     finally:
         os.close(terminal)

@@ -24,7 +24,7 @@ def run_program(path: str, *arguments: str, **variables: str) -> list[str]:
     command = [sys.executable, "-u", str(EXAMPLES / path), *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "GRAPHKIT_MODEL"} | variables
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=environment
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, env=environment
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()

@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def run(example: str, *arguments: str) -> list[str]:
     command = [sys.executable, "-u", str(EXAMPLES / example / "main.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 

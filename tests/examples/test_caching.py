@@ -12,7 +12,9 @@ RESULTS = ["100 EUR = 108.00 USD", "20 GBP = 25.40 USD", "5 EUR = 5.40 USD"]
 
 def printed(*arguments: str) -> list[str]:
     command = [sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=240
+    ).stdout.splitlines()
 
 
 def test_a_rate_is_looked_up_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "context" / "main.py"
 
 def test_what_fits_is_used_and_what_does_not_is_named() -> None:
     ran = subprocess.run(
-        [sys.executable, str(PROGRAM)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, str(PROGRAM)], capture_output=True, text=True, check=True, timeout=240
     ).stdout.splitlines()
     assert ran[:3] == ["paid", "refused", "['ada: 70 paid', 'bob: 70 refused']"]
     refusals = ran[3:]

@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "functional" / "main.py"
 
 def test_what_has_been_written_is_not_written_again() -> None:
     command = [sys.executable, str(PROGRAM)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
     first, answered, second = printed.split("answers:\n")
     assert "the writer is busy" in first
     written = [line for line in first.splitlines() if "written" in line]

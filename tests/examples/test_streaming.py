@@ -36,7 +36,7 @@ PRINTED = {
 def test_what_a_run_shows(what: str) -> None:
     command = [sys.executable, str(PROGRAM), what]
     lines = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=60
+        command, capture_output=True, text=True, check=True, timeout=240
     ).stdout.splitlines()
     assert len(lines) == len(PRINTED[what])
     for line, expected in zip(lines, PRINTED[what], strict=True):

@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "time_travel" / "main.py"
 
 def test_each_branch_repeats_only_what_follows_it(tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), str(tmp_path / "page.sqlite")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
     assert printed.splitlines() == [
         "the first time:",
         "  choosing a topic",

@@ -635,8 +635,9 @@ def test_a_timeout_counts_as_a_failed_attempt(runner: Runner) -> None:
         attempts.append(1)
         return await never(state) if len(attempts) == 1 else {"log": ["quick"]}
 
-    assert log_of(runner, alone(slow_once, timeout=0.02, retry_policy=retry())) == ["quick"]
-    assert len(attempts) == 2
+    # A machine that stands still may take more than one.
+    assert log_of(runner, alone(slow_once, timeout=0.02, retry_policy=retry(100))) == ["quick"]
+    assert len(attempts) > 1
 
 
 class Stuck:
@@ -675,14 +676,15 @@ def test_a_blocking_node_that_takes_too_long_does_not_hold_its_caller(runner: Ru
 def test_the_late_result_of_a_blocking_node_is_refused(
     runner: Runner, saver: Saver, config: RunnableConfig, stuck: Stuck
 ) -> None:
-    graph = (
-        alone(stuck, timeout=0.02)
+    hasty, graph = (
+        alone(stuck, timeout=timeout)
         .add_node("other", says("other"))
         .add_edge("node", "other")
         .compile(checkpointer=saver)
+        for timeout in (0.02, 20)
     )
     with pytest.raises(NodeTimeoutError):
-        runner.invoke(graph, {"log": []}, config)
+        runner.invoke(hasty, {"log": []}, config)
     stuck.release.set()
     assert stuck.returned.wait(20)
     assert runner.get_state(graph, config).next == ("node",)

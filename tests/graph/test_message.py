@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Annotated, Any, get_type_hints
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from graphkit.errors import InvalidUpdateError
 from graphkit.graph.message import REMOVE_ALL_MESSAGES, MessagesState, RemoveMessage, add_messages
@@ -293,3 +293,32 @@ def test_appending_looks_only_at_the_ends_of_a_long_conversation(monkeypatch: py
 def test_messages_state_declares_the_reducer() -> None:
     hint = get_type_hints(MessagesState, include_extras=True)["messages"]
     assert hint == Annotated[list[Any], add_messages]
+
+
+def test_messages_state_is_a_type_that_pydantic_takes() -> None:
+    """A tool that asks for its state, `Annotated[MessagesState, InjectedState]`, is described with pydantic."""
+    assert TypeAdapter(MessagesState).validate_python({"messages": ["hi"]}) == {"messages": ["hi"]}
+
+
+# A reducer with a format
+
+
+def test_without_messages_it_is_a_reducer() -> None:
+    (message,) = add_messages()([], {"role": "user", "content": "hi"})
+    assert (message["role"], message["content"]) == ("user", "hi")
+
+
+def test_the_format_of_openai() -> None:
+    core = pytest.importorskip("langchain_core.messages")
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "1234"}}
+    said = [core.HumanMessage([{"type": "text", "text": "look"}, image], id="h1")]
+    reducer = add_messages(format="langchain-openai")
+    looked, answered = reducer(said, {"role": "assistant", "content": "seen", "id": "a1"})
+    assert (type(looked), looked.id) == (core.HumanMessage, "h1")
+    assert looked.content[1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,1234"}}
+    assert (type(answered), answered.content, answered.id) == (core.AIMessage, "seen", "a1")
+
+
+def test_another_format_is_an_error() -> None:
+    with pytest.raises(ValueError, match="langchain-openai"):
+        add_messages([], [], format="xml")  # type: ignore[arg-type]

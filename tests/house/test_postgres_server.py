@@ -62,6 +62,38 @@ def test_a_database_is_dropped_while_it_is_used(server: PostgresServer) -> None:
             connection.execute("SELECT 1")
 
 
+def test_what_was_in_a_dropped_database_is_in_no_new_one(server: PostgresServer) -> None:
+    old = server.create_database()
+    with connect(server, old) as connection:
+        connection.execute(
+            'CREATE TABLE t (a int); CREATE SCHEMA "an other"; CREATE TABLE "an other".u (a int)'
+        )
+    server.drop_database(old)
+    new = server.create_database()
+    with connect(server, new) as connection:
+        schemas = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' ORDER BY nspname"
+        assert connection.execute(schemas).fetchall() == [("information_schema",), ("public",)]
+        assert (
+            connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
+        )
+    with pytest.raises(psycopg.OperationalError):
+        connect(server, old)
+    server.drop_database(old)
+    server.drop_database(new)
+
+
+def test_who_comes_back_to_a_dropped_database_disturbs_nobody(server: PostgresServer) -> None:
+    old = server.create_database()
+    server.drop_database(old)
+    with connect(server, old) as back:
+        new = server.create_database()
+        with pytest.raises(psycopg.OperationalError):
+            back.execute("SELECT 1")
+    with connect(server, new) as connection:
+        assert connection.execute("SELECT current_database()").fetchall() == [(new,)]
+    server.drop_database(new)
+
+
 def test_a_crash_keeps_what_was_committed_and_nothing_else(server: PostgresServer) -> None:
     database = server.create_database()
     with connect(server, database) as connection:

@@ -108,6 +108,17 @@ async def delete(path: str, ctx: Context) -> str:
     return f"deleted {path}"
 
 
+@server.tool()
+async def caller(ctx: Context) -> str:
+    """Who calls, and with what."""
+    await ctx.report_progress(1, 2, "half")
+    client = ctx.session.client_params.client_info if ctx.session.client_params else None
+    meta = ctx.request_context.meta or {}
+    named = f"{client.name} {client.version}" if client else "nobody"
+    headers = ctx.headers or {}
+    return f"{named}, {headers.get('x-desk')}, {headers.get('authorization')}, {meta.get('who')}"
+
+
 async def _approval(path: str) -> Elicit[Approval]:
     return Elicit(f"Move {path}?", Approval)
 

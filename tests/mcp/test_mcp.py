@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import queue
 import re
 import subprocess
 import sys
@@ -197,10 +199,10 @@ def test_prompts_and_resources(desk: Making) -> None:
         ({"allowed": ["add", re.compile("^d")], "rejected": ["die"]}, ["add", "delete"]),
         (
             {"rejected": [lambda tool: "file" in tool.tool_spec["description"]]},
-            ["add", "die", "fail", "parcel", "picture"],
+            ["add", "caller", "die", "fail", "parcel", "picture"],
         ),
         ({"allowed": []}, []),
-        ({}, ["add", "delete", "die", "fail", "move", "parcel", "picture"]),
+        ({}, ["add", "caller", "delete", "die", "fail", "move", "parcel", "picture"]),
     ],
     ids=["allowed", "both", "function", "none", "empty"],
 )
@@ -209,7 +211,7 @@ def test_filters_choose_tools_by_their_names_at_the_server(
 ) -> None:
     with desk(tool_filters=filters, prefix="desk") as client:
         assert sorted(tool.mcp_tool.name for tool in client.list_tools_sync()) == found
-        assert len(client.list_tools_sync(tool_filters={})) == 7
+        assert len(client.list_tools_sync(tool_filters={})) == 8
         agent = agent_with(client, "done")
         assert sorted(agent.tool_names) == [f"desk_{name}" for name in found]
 
@@ -428,18 +430,94 @@ def test_an_http_server_that_was_started_anew(notes: Path) -> None:
     [("shape", "what is no answer"), ("silence", "timed out"), ("blocks", "no base64")],
 )
 def test_garbage_is_an_error_for_the_model(kind: str, message: str) -> None:
-    client = MCPClient(
-        lambda: program(str(HERE / "garbage.py"), kind),
-        mode="legacy",
-        read_timeout_seconds=0.3 if kind == "silence" else None,
-    )
+    client = MCPClient(lambda: program(str(HERE / "garbage.py"), kind), mode="legacy")
     try:
         agent = agent_with(client, call("break"), "done")
+        if kind == "silence":  # not while the program starts
+            client._timeout = 0.3
         assert agent("go").stop_reason == "end_turn"
         (result,) = results(agent)
         assert result["status"] == "error" and message in result["content"][0]["text"]
     finally:
         client.stop()
+
+
+def test_a_connection_ends_with_the_last_agent_that_has_opened_it(desk: Making) -> None:
+    client = desk()
+    one, two = agent_with(client), agent_with(client)
+    one.cleanup()
+    assert client.call_tool_sync("1", "add", {"a": 1, "b": 1})["status"] == "success"
+    two.cleanup()
+    with pytest.raises(MCPClientInitializationError, match="no connection"):
+        client.list_tools_sync()
+    with client:  # opened by hand, and so until it is closed by hand
+        agent_with(client).cleanup()
+        assert client.list_tools_sync()
+
+
+def test_a_connection_ends_with_its_client(url: str) -> None:
+    """Nobody has stopped it, and nobody has it any more."""
+    client = MCPClient(url=url)
+    agent = agent_with(client)
+    assert "add" in agent.tool_names
+    assert client._connection is not None and client._connection._served is not None
+    served = client._connection._served
+    del agent, client
+    gc.collect()
+    assert served.exception(timeout=20) is None
+
+
+# --- What a client tells a server --------------------------------------------------------------------------
+
+
+def test_headers_names_and_metadata_reach_the_server(desk: Making) -> None:
+    import httpx2
+
+    client = desk(
+        headers={"x-desk": "seven"},
+        auth_provider=httpx2.BasicAuth("ada", "pass"),
+        application_name="tidy",
+        application_version="3.1",
+        meta={"who": "everybody"},
+    )
+    agent = agent_with(client, call("caller"), "done")
+    agent("go")
+    assert results(agent)[0]["content"] == [{"text": "tidy 3.1, seven, Basic YWRhOnBhc3M=, everybody"}]
+    told = client.call_tool_sync("1", "caller", meta={"who": "me"})
+    assert told["content"] == [{"text": "tidy 3.1, seven, Basic YWRhOnBhc3M=, me"}]
+    told = asyncio.run(client.call_tool_async("2", "caller", meta={"who": "us"}))
+    assert told["content"] == [{"text": "tidy 3.1, seven, Basic YWRhOnBhc3M=, us"}]
+
+
+def test_progress_is_told(desk: Making) -> None:
+    heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        heard.put((progress, total, message))
+
+    async def other(progress: float, total: float | None, message: str | None) -> None:
+        heard.put("other")
+
+    client = desk(progress_callback=told)
+    agent = agent_with(client, call("caller"), "done")
+    agent("go")
+    assert heard.get(timeout=10) == (1.0, 2.0, "half")
+    client.call_tool_sync("1", "caller", progress_callback=other)
+    assert heard.get(timeout=10) == "other" and heard.empty()
+
+
+def test_a_server_that_cannot_be_reached_may_be_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    client = MCPClient(url="http://127.0.0.1:1/mcp", continue_on_error=True)
+    agent = agent_with(client, "done")
+    assert agent.tool_names == [] and str(agent("go")) == "done\n"
+    assert "no connection to MCP server http://127.0.0.1:1/mcp" in caplog.text
+
+
+@pytest.mark.parametrize("option", ["headers", "auth_provider"])
+def test_what_is_for_http_needs_an_url(option: str) -> None:
+    given: Any = {option: {"a": "b"}}
+    with pytest.raises(ValueError, match="url="):
+        MCPClient(lambda: program("-c", "pass"), **given)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ class Scripts:
         return [block["text"] for block in self.models[name].requests[call].messages[-1]["content"]]
 
 
+LONGER = (0.05, 0.5, 5.0)
+"""Timeouts, of which a slow machine needs a later one for what shall end in time."""
+
+
 class Storage:
     """Gives every orchestrator a saver of its own on the same storage, where there can be several."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from graphkit import Agent
-from graphkit.hooks import BeforeNodeCallEvent
+from graphkit.hooks import AfterNodeCallEvent, BeforeNodeCallEvent
 from graphkit.multiagent import Graph, GraphBuilder, MultiAgentState, Status
 from graphkit.plugins import MultiAgentPlugin
 from graphkit.types import Command, Send
@@ -105,6 +105,22 @@ def test_a_condition_may_look_at_what_was_used(either: TeamDoor, scripts: Script
     result = either(Graph({"a": agent}, [("a", "a", again)], entry_points=["a"]), "go")
     assert seen == [(1, 10, 0), (2, 20, 0), (3, 30, 0)]
     assert result.accumulated_usage["totalTokens"] == 30 and result.execution_count == 3
+
+
+def test_a_condition_may_ask_the_graph_where_the_turn_stands(either: TeamDoor) -> None:
+    """Also on a thread that is not the graph's own."""
+    seen: list[Any] = []
+
+    def look(event: AfterNodeCallEvent) -> None:
+        state = event.source.state
+        seen.append(([node.node_id for node in state.execution_order], state.total_nodes, state.task))
+        assert state.execution_time >= 0
+
+    team = built("ab", "ab")
+    team.add_hook(look)
+    either(team, "go", thread_id="elsewhere")
+    assert seen == [([], 2, "go"), (["a"], 2, "go")]
+    assert team.state.execution_order == [] and team.state.execution_time == 0
 
 
 def test_all_in_a_cycle_waits_anew_each_time_round(either: TeamDoor) -> None:

@@ -11,6 +11,7 @@ from graphkit.errors import AlreadyAnsweredError, NoPendingInterruptError, Unkno
 from graphkit.hooks import AfterModelCallEvent, AfterNodeCallEvent, BeforeNodeCallEvent, BeforeToolCallEvent
 from graphkit.models import ToolCall
 from graphkit.multiagent import Graph, Status
+from graphkit.tools.executors import SequentialToolExecutor
 from graphkit.types import Command, interrupt
 from graphkit.types.tools import ToolContext
 from tests.conftest import SPELLINGS, response
@@ -247,3 +248,34 @@ def test_an_answer_comes_as_it_was_given(scripts: Scripts, answer: Any) -> None:
     result = team(answers(team("go"), answer))
     assert result.status is Status.COMPLETED
     assert heard == [answer] and type(heard[0]) is type(answer)
+
+
+@tool(context=True)
+def count(by: int, tool_context: ToolContext) -> int:
+    """Counts in the state of the agent."""
+    state = tool_context.agent.state
+    state.set("n", (state.get("n") or 0) + by)
+    return int(state.get("n"))
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_member_sees_what_its_tools_have_set_before_the_pause(
+    either: TeamDoor, storage: Storage, scripts: Scripts, depth: int
+) -> None:
+    def ask(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["input"]["by"] == 4:
+            event.interrupt("ok")
+
+    batch = [ToolCall("count", {"by": by}) for by in (3, 4, 1)]
+
+    def build() -> Graph:
+        member: Any = scripts.agent(
+            "a", batch, "done", tools=[count], hooks=[ask], tool_executor=SequentialToolExecutor()
+        )
+        for level in range(depth):
+            member = Graph({"a": member}, id=f"level{level}")
+        return Graph({"a": member}, session_manager=storage.session)
+
+    either(build(), answers(either(build(), "go"), "yes"))
+    results = [block["toolResult"] for block in scripts.models["a"].requests[1].messages[-1]["content"]]
+    assert [result["content"][0]["text"] for result in results] == ["3", "7", "8"]

@@ -138,6 +138,16 @@ def test_an_orchestrator_that_runs_by_itself_is_a_node(either: TeamDoor, scripts
     assert result.accumulated_usage["totalTokens"] >= 3
 
 
+def test_results_may_be_made_by_position() -> None:
+    """As Strands' dataclasses are."""
+    said = AgentResult(
+        "end_turn", {"role": "assistant", "content": [{"text": "yes"}]}, EventLoopMetrics(), {}
+    )
+    node = NodeResult(said, 7, Status.COMPLETED)
+    result = MultiAgentResult(Status.COMPLETED, {"a": node})
+    assert (node.execution_time, node.status, str(result)) == (7, Status.COMPLETED, "a: yes")
+
+
 def test_an_orchestrator_that_does_not_say_who_is_next_cannot_be_called(either: TeamDoor) -> None:
     with pytest.raises(NotImplementedError, match=r"choose\(\).*Idle"):
         either(Idle(), "go")

@@ -82,6 +82,37 @@ def test_what_each_is_told(scripts: Scripts) -> None:
     assert "handoff_to_agent" in first and "go on" in third
 
 
+def test_where_a_turn_stands_as_strands_says_it(door: TeamDoor, scripts: Scripts) -> None:
+    seen: list[Any] = []
+
+    def look(event: BeforeNodeCallEvent) -> None:
+        state = event.source.state
+        assert event.node_id == state.current_node.node_id
+        seen.append(
+            (
+                [node.node_id for node in state.node_history],
+                state.completion_status.value,
+                state.shared_context.context,
+                event.source.shared_context.context,
+            )
+        )
+
+    a = scripts.agent("a", [to("b", line=3)], "ok", name="a")
+    b = scripts.agent("b", [to("c", fix={"x": 1})], "ok", name="b")
+    swarm = Swarm([b, a, scripts.agent("c", "done", name="c")], entry_point=a, hooks=[look])
+    door(swarm, "mend it", thread_id="elsewhere")
+    known: list[Any] = [{}, {"a": {"line": 3}}, {"a": {"line": 3}, "b": {"fix": {"x": 1}}}]
+    assert seen == [
+        ([], "executing", known[0], known[0]),
+        (["a"], "executing", known[1], known[1]),
+        (["a", "b"], "executing", known[2], known[2]),
+    ]
+    assert swarm.shared_context.context == {}  # of its own thread
+    state: Any = swarm.thread("elsewhere").state
+    assert (state.current_node.node_id, state.completion_status) == ("c", Status.COMPLETED)
+    assert state.shared_context.context == known[2]
+
+
 def test_a_task_of_several_blocks_follows_the_text(scripts: Scripts) -> None:
     swarm = Swarm([scripts.agent("a", "seen", name="a")])
     image: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}

@@ -184,13 +184,37 @@ def test_a_thread_shows_what_it_holds(either: TeamDoor, storage: Storage, script
     assert thread.interrupts == asked.interrupts and build().interrupts == asked.interrupts
     assert thread.result.status is Status.INTERRUPTED
     assert statuses(thread.result) == {"a": "completed", "ask": "interrupted"}
-    assert (thread.state.task, thread.state.status) == ("go", Status.EXECUTING)
+    assert (thread.state.task, thread.state.status) == ("go", Status.INTERRUPTED)
     done = either(build(), answers(asked, "this"))
     shown = build().thread().result
     assert str(shown) == str(done) == "a: one\nask: told this"
     assert (shown.accumulated_usage, shown.status) == (done.accumulated_usage, done.status)
     thread.delete()
     assert build().thread().interrupts == [] and build().state.results == {}
+
+
+def test_a_thread_says_how_its_last_turn_stands(either: TeamDoor, storage: Storage) -> None:
+    """Also in another process, and as its result would say it."""
+    seen: list[Status] = []
+
+    def fail(task: Any) -> str:
+        seen.append(build().state.status)
+        if len(seen) == 1:
+            raise OSError("no line")
+        return "done"
+
+    def build() -> Graph:
+        return Graph({"a": fail}, session_manager=storage.session)
+
+    team = build()
+    assert team.state.status is Status.PENDING
+    with pytest.raises(OSError, match="no line"):
+        either(team, "go")
+    for each in (team, build()):
+        assert each.state.status is each.thread().result.status is Status.FAILED
+        assert [node.node_id for node in each.state.failed_nodes] == ["a"]
+    either(team)
+    assert build().state.status is Status.COMPLETED
 
 
 def test_conversations_of_members_are_seen_from_the_graph(either: TeamDoor, scripts: Scripts) -> None:

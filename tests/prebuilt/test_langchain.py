@@ -163,6 +163,7 @@ def test_tokens_of_a_model_that_a_node_calls_are_shown(runner: Runner, passes: b
     chunks = runner.stream(graph, {"messages": []}, {"tags": ["run"]}, stream_mode="messages")
     assert [said.content for said, _ in chunks] == ["one", " ", "two"]
     assert all(set(metadata["tags"]) == {"run", "joke"} for _, metadata in chunks)
+    assert all(metadata["checkpoint_ns"] == metadata["langgraph_checkpoint_ns"] for _, metadata in chunks)
     assert (
         runner.invoke(calls(loud(), passes=passes).compile(), {"messages": []})["messages"][0].content
         == "one two"
@@ -370,7 +371,41 @@ def test_a_tool_that_returns_a_command(runner: Runner) -> None:
         return Command(update={"messages": [ToolMessage("noted", tool_call_id=tool_call_id)]})
 
     graph = create_react_agent(scripted(calling(("note", {})), AIMessage("done")), [note])
-    assert ("ToolMessage", "noted") in contents(runner.invoke(graph, {"messages": [HumanMessage("go")]}))
+    result = runner.invoke(graph, {"messages": [HumanMessage("go")]})
+    assert ("ToolMessage", "noted") in contents(result)
+    assert result["messages"][2].name == "note"  # which the tool did not say
+
+
+def handoff_to(name: str) -> Any:
+    """As LangGraph's how-to on supervisors writes it."""
+
+    @langchain_tool(f"transfer_to_{name}")
+    def handoff(
+        state: Annotated[MessagesState, InjectedState], tool_call_id: Annotated[str, InjectedToolCallId]
+    ) -> Command[Any]:
+        """Ask another agent."""
+        said = ToolMessage(f"over to {name}", name=f"transfer_to_{name}", tool_call_id=tool_call_id)
+        update = {**state, "messages": [*state["messages"], said]}
+        return Command(goto=name, update=update, graph=Command.PARENT)
+
+    return handoff
+
+
+@pytest.mark.parametrize("called", [["ada"], ["ada", "bob"]], ids=["one", "both"])
+def test_agents_that_hand_over(runner: Runner, called: list[str]) -> None:
+    model = scripted(calling(*((f"transfer_to_{name}", {}) for name in called)))
+    supervisor = create_react_agent(model, [handoff_to("ada"), handoff_to("bob")], name="supervisor")
+    builder = StateGraph(MessagesState).add_node(supervisor, destinations=("ada", "bob"))
+    for name in ("ada", "bob"):
+        builder.add_node(name, create_react_agent(scripted(AIMessage(f"{name} is here")), []))
+    graph = builder.add_edge(START, "supervisor").compile()
+    said = [text for _, text in contents(runner.invoke(graph, {"messages": [HumanMessage("go")]}))]
+    assert said == [
+        "go",
+        "",
+        *(f"over to {name}" for name in called),
+        *(f"{name} is here" for name in called),
+    ]
 
 
 def test_human_in_the_loop_around_a_tool_of_langchain(runner: Runner, config: RunnableConfig) -> None:

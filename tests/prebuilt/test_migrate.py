@@ -6,6 +6,7 @@ What it does to whole programs: `tests/seeds/test_migrated_*.py`.
 from __future__ import annotations
 
 import io
+import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -56,7 +57,7 @@ def ran(*arguments: Any) -> tuple[int, str, str]:
         ),
         (
             "from langgraph.checkpoint.memory import MemorySaver",
-            "from graphkit.checkpoint.memory import InMemorySaver as MemorySaver",
+            "from graphkit.checkpoint.memory import MemorySaver",
         ),
         (
             "from langgraph.constants import Send, START",
@@ -73,6 +74,18 @@ def ran(*arguments: Any) -> tuple[int, str, str]:
         (
             "from strands.multiagent.graph import GraphState",
             "from graphkit.multiagent.graph import GraphState",
+        ),
+        (
+            "from strands.tools.decorator import DecoratedFunctionTool, tool",
+            "from graphkit.tools.decorator import FunctionTool as DecoratedFunctionTool, tool",
+        ),
+        (
+            "from strands.event_loop._retry import ModelRetryStrategy",
+            "from graphkit.agent import ModelRetryStrategy",
+        ),
+        (
+            "from strands.types.events import ToolResultEvent, ModelStopReason",
+            "from graphkit.middleware import ToolResultEvent, ModelStopReason",
         ),
         ("from langgraph.store.postgres import PostgresStore", "from graphkit.store.postgres import PostgresStore"),
         ("from langgraph.types import *", "from graphkit.types import *"),
@@ -202,6 +215,24 @@ def test_names_that_are_used_in_full_are_looked_for(
     found = migrate(before.encode())
     assert found.source.decode() == after
     assert [(miss.line, miss.name) for miss in found.unmapped] == missed
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("strands.session.RepositorySessionManager", r"SessionManager\(saver, session_id\)"),
+        ("strands.session.session_repository.SessionRepository", r"SessionManager\(saver, session_id\)"),
+        ("strands.types.session.SessionAgent", r"SessionManager\(saver, session_id\)"),
+        ("strands.telemetry.StrandsTelemetry", "result.metrics"),
+        ("strands.telemetry.tracer.get_tracer", "result.metrics"),
+        ("strands.tools.loader.load_tool_from_string", r"Agent\(tools="),
+        ("strands.tools.nothing", "nothing of this name"),
+    ],
+)
+def test_what_is_left_out_says_what_there_is_instead(name: str, says: str) -> None:
+    module, _, wanted = name.rpartition(".")
+    [missed] = migrate(f"from {module} import {wanted}".encode()).unmapped
+    assert missed.name == name and re.search(says, missed.reason)
 
 
 def test_names_that_both_have_are_not_mixed_up() -> None:

@@ -8,16 +8,21 @@ there: nothing is pickled but results. A nursery opens no saver itself.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import pickle
 import select
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
+from graphkit_checkpoint.statements import DIALECTS, Statements
 from tests.faults import LIFETIME, PATIENCE, ChildError
 
 ENOUGH = LIFETIME - 10
@@ -89,6 +94,25 @@ def _call(outcome: int, function: Callable[..., Any], args: tuple[Any, ...]) -> 
     with os.fdopen(outcome, "wb") as stream:
         stream.write(report)
     os._exit(0)
+
+
+def rehearse(function: Callable[..., Any], *args: Any) -> None:
+    """Prepare a nursery for forks that do what `function` does: once, instead of in each of them.
+
+    What a first fork has imported is imported here, the texts of statements are made, and what is there by now is
+    no business of a fork's garbage collection, which would copy all of it.
+    """
+    for name in Fork(_imported_by, function, args).result():
+        with suppress(ImportError):
+            importlib.import_module(name)
+    for dialect in DIALECTS:
+        Statements.of(dialect)
+    gc.freeze()
+
+
+def _imported_by(function: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    function(*args)
+    return list(sys.modules)
 
 
 class Gate:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import operator
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -19,7 +16,7 @@ from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.types import RunnableConfig
 from tests.faults import Witness
-from tests.safety.forks import Fork
+from tests.safety.forks import rehearse
 
 COLOURS = ("sync", "async")
 GIVEN: Any = {"log": ["in"]}
@@ -262,15 +259,12 @@ def call_mending(colour: str, graph: Any, given: Any, config: RunnableConfig, fo
 
 
 def warm_up(database: str, colour: str) -> None:
-    """Import in a nursery what runs import when they need it: once instead of in every fork."""
-    for name in Fork(_modules_of_a_run, database, colour).result():
-        with suppress(ImportError):
-            importlib.import_module(name)
+    """Prepare a nursery for runs of a graph; see `rehearse`."""
+    rehearse(_run_and_look, database, colour)
 
 
-def _modules_of_a_run(database: str, colour: str) -> list[str]:
+def _run_and_look(database: str, colour: str) -> None:
     witness = Witness(os.devnull)
     graph = in_a_row(StateGraph(State), {"a": Cast(colour, witness).node("a")}).compile(open_saver(database))
     call(colour, graph, GIVEN, thread("warm"))
     view(graph, thread("warm"))
-    return list(sys.modules)

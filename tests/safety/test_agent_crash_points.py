@@ -7,11 +7,8 @@ there. And whoever looks in between sees a conversation without open ends.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import sys
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +25,7 @@ from tests.conftest import response
 from tests.faults import When, Witness, die_at, fork_child, points
 from tests.safety.conftest import Report
 from tests.safety.figures import SCALE
-from tests.safety.forks import ENOUGH, Fork
+from tests.safety.forks import ENOUGH, Fork, rehearse
 from tests.safety.scenes import COLOURS, effects, open_saver
 from tests.safety.test_crash_points import moments
 
@@ -221,22 +218,14 @@ class Episodes:
         return len(found), died
 
 
-def warm_up(*scene: Any) -> None:
-    """Import in a nursery what conversations import when they need it: once instead of in every fork."""
-    for name in Fork(modules_of_a_conversation, *scene).result():
-        with suppress(ImportError):
-            importlib.import_module(name)
-
-
-def modules_of_a_conversation(database: str, colour: str, heard: bool) -> list[str]:
+def hold_a_conversation(database: str, colour: str, heard: bool) -> None:
     scene = Scene(database, colour, heard, Witness(os.devnull))
     scene.finish("warm")
     view(scene.agent("warm"))
-    return list(sys.modules)
 
 
 def play(database: str, colour: str, heard: bool, folder: str) -> tuple[int, int]:
-    warm_up(database, colour, heard)
+    rehearse(hold_a_conversation, database, colour, heard)
     return Episodes(database, colour, heard, folder).play()
 
 

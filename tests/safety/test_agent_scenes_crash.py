@@ -8,12 +8,9 @@ batch or in a member of a team. A halted turn is there after the restart, and is
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import sys
 import threading
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +31,7 @@ from graphkit_prebuilt.thread import AgentThread
 from tests.faults import PATIENCE, When, Witness, die_at, fork_child, points
 from tests.safety.conftest import Report
 from tests.safety.figures import SCALE
-from tests.safety.forks import ENOUGH, Fork
+from tests.safety.forks import ENOUGH, Fork, rehearse
 from tests.safety.scenes import COLOURS, effects, open_saver
 from tests.safety.test_crash_points import moments
 
@@ -311,23 +308,15 @@ def chosen(found: list[str]) -> list[tuple[int, When]]:
     return [(number, "after") for number, what in enumerate(found, 1) if what == "COMMIT"]
 
 
-def warm_up(*scene: Any) -> None:
-    """Import in a nursery what turns import when they need it: once instead of in every fork."""
-    for name in Fork(modules_of_a_turn, *scene).result():
-        with suppress(ImportError):
-            importlib.import_module(name)
-
-
-def modules_of_a_turn(database: str, kind: Kind) -> list[str]:
+def take_a_turn(database: str, kind: Kind) -> None:
     scene = Scene(database, kind, Witness(os.devnull))
     scene.finish("warm")
     recorded(scene, "warm")
     view(scene, "warm")
-    return list(sys.modules)
 
 
 def play(database: str, kind: Kind, folder: str) -> tuple[int, int, int]:
-    warm_up(database, kind)
+    rehearse(take_a_turn, database, kind)
     return Episodes(database, kind, folder).play()
 
 

@@ -70,6 +70,9 @@ class Episodes:
             closing=closing,
         )
 
+    def resume(self, names: list[str]) -> list[dict[str, Any]]:
+        return [self.finish(name) for name in names]
+
     def finish(self, name: str) -> dict[str, Any]:
         """Bring the thread to its end, wherever it is; what is in it then."""
         built, config = self.graph(name), self.config(name)
@@ -109,11 +112,10 @@ class Episodes:
             for when in (("before", "after") if SCALE else ("after",))
         }
         died = sum(Fork(self.die, name, *point).died() for name, point in episodes.items())
-        whole = Fork(self.finish, "whole").result()
+        whole, *resumed = Fork(self.resume, ["whole", *episodes]).result()
         assert whole["notes"] == {"pays": "tried", "works": "did", "opening": "did", "closing": "did"}
-        for name, (number, _) in episodes.items():
-            what = f"{name}, {found[number - 1]!r}"
-            end = Fork(self.finish, name).result()
+        for name, end in zip(episodes, resumed, strict=True):
+            what = f"{name}, {found[episodes[name][0] - 1]!r}"
             # A process that died while it was closing has not asked why.
             end["notes"].setdefault("closing", "did")
             assert end == whole, what

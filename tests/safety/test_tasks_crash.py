@@ -15,6 +15,7 @@ from graphkit import Command, entrypoint, interrupt, task
 from graphkit.engine import recording
 from graphkit.types import RunnableConfig
 from tests.faults import PATIENCE, When, Witness, die_at, fork_child, points
+from tests.safety.forks import ENOUGH, Fork, rehearse
 from tests.safety.scenes import open_saver, thread
 
 GIVEN = ["a", "b", "c"]
@@ -123,23 +124,27 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+def play(colour: str, database: str, path: str) -> tuple[list[str], bool, list[tuple[Any, dict[str, int]]]]:
+    """Die at every other point and go on: the threads, whether any run died, and what `go_on` found."""
+    rehearse(run_whole, colour, database, os.devnull, "warm")
+    count = len(Fork(run_whole, colour, database, path, "whole").result())
+    assert count > 6
+    episodes: dict[str, tuple[int, When]] = {
+        f"{number} {when}": (number, when)
+        for number in range(1, count + 1, 2)
+        for when in ("before", "after")
+    }
+    died = [Fork(die, colour, database, path, name, *point).died() for name, point in episodes.items()]
+    return list(episodes), any(died), Fork(go_on, colour, database, path, list(episodes)).result()
+
+
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_recorded_results_are_not_computed_again_after_a_crash(
     colour: str, database: str, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "witness")
-    count = len(fork_child(run_whole, colour, database, path, "whole").result())
-    assert count > 6
-    deaths: list[tuple[str, Any]] = []
-    for number in range(1, count + 1, 2):
-        for when in ("before", "after"):
-            name = f"{number} {when}"
-            deaths.append((name, fork_child(die, colour, database, path, name, number, when)))
-            if len(deaths) % 2 == 0:
-                assert {child.wait() for _, child in deaths[-2:]} <= {0, -signal.SIGKILL}
-    assert any(child.wait() == -signal.SIGKILL for _, child in deaths)
-    names = [name for name, _ in deaths]
-    results = fork_child(go_on, colour, database, path, names).result()
+    names, died, results = fork_child(play, colour, database, path).result(ENOUGH)
+    assert died
     assert [result for result, _ in results] == [["a", "b", "c", "d!", "yes", "e"]] * len(names)
     assert all(count == 0 for _, again in results for count in again.values())
     assert any(again for _, again in results), "some deaths leave results to be found"

@@ -8,11 +8,8 @@ runs whose result is there, no question is asked that was answered.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import sys
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +29,7 @@ from tests.conftest import response
 from tests.faults import When, Witness, die_at, fork_child, points
 from tests.safety.conftest import Report
 from tests.safety.figures import SCALE, chance, size
-from tests.safety.forks import ENOUGH, Fork
+from tests.safety.forks import ENOUGH, Fork, rehearse
 from tests.safety.scenes import COLOURS, effects, open_saver
 from tests.safety.test_crash_points import moments
 
@@ -254,22 +251,14 @@ def chosen(count: int) -> list[tuple[int, When]]:
     return everything[chance("team").randrange(step) if SCALE else 0 :: step]
 
 
-def warm_up(*scene: Any) -> None:
-    """Import in a nursery what turns import when they need it: once instead of in every fork."""
-    for name in Fork(modules_of_a_turn, *scene).result():
-        with suppress(ImportError):
-            importlib.import_module(name)
-
-
-def modules_of_a_turn(database: str, kind: Kind) -> list[str]:
+def take_a_turn(database: str, kind: Kind) -> None:
     scene = Scene(database, kind, Witness(os.devnull))
     scene.finish("warm")
     view(scene.team("warm"))
-    return list(sys.modules)
 
 
 def play(database: str, kind: Kind, folder: str) -> tuple[int, int]:
-    warm_up(database, kind)
+    rehearse(take_a_turn, database, kind)
     return Episodes(database, kind, folder).play()
 
 

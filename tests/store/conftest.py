@@ -12,6 +12,7 @@ import pytest
 from graphkit.store.memory import InMemoryStore
 from graphkit.store.postgres import PostgresStore
 from graphkit.store.sqlite import SqliteStore
+from tests.postgres import unsynced
 
 Store: TypeAlias = Any
 """One of the three kinds."""
@@ -67,7 +68,9 @@ def location(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> str |
     """Where the test's stores keep their items; in memory that is each store itself."""
     if kind == "memory":
         return None
-    return str(tmp_path / "s.sqlite") if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return (
+        str(tmp_path / "s.sqlite") if kind == "sqlite" else unsynced(request.getfixturevalue("postgres_url"))
+    )
 
 
 @pytest.fixture

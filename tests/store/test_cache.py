@@ -298,7 +298,7 @@ def test_processes_share_a_file(open_sqlite_cache: Callable[..., SqliteCache], p
         subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for number in range(6)
     ]
-    assert [writer.communicate("go\n", timeout=120)[1] for writer in writers] == [""] * 6
+    assert [writer.communicate("go\n", timeout=240)[1] for writer in writers] == [""] * 6
     assert len(entries(path)) == 305
 
 
@@ -439,11 +439,11 @@ cache.close()
 
 def test_async_callers_are_served_in_a_forked_child_too(path: Path) -> None:
     command = [sys.executable, "-c", FORKING_ASYNC, str(path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (ran.stdout.strip(), ran.stderr) == ("0 True", "")
 
 
 def test_a_cache_in_use_may_be_used_on_both_sides_of_a_fork(path: Path) -> None:
     command = [sys.executable, "-c", CALLS + FORKING, str(path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (ran.stdout.strip(), ran.stderr) == ("True", "")

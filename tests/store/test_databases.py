@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from graphkit.store.base import GetOp, PutOp, SearchOp
 from graphkit.store.postgres import AsyncPostgresStore, PostgresStore
 from graphkit.store.sqlite import AsyncSqliteStore, SqliteStore
 from graphkit_checkpoint.store.sql import item_table, schema_table
+from tests.faults import barrier, fork_child
 from tests.postgres import PostgresServer
-from tests.store.conftest import Clock, OpenStore, Store
+from tests.store.conftest import Clock, OpenStore, Store, store_at
 
 DOCS = ("docs", "ada")
 VALUE = {"x": 1, "text": "y" * 50}
@@ -62,31 +64,24 @@ def test_two_stores_see_each_other_at_once(open_store: OpenStore) -> None:
     assert other.get(DOCS, "k") is None
 
 
-WRITER = """
-import sys
-from tests.store.conftest import store_at
-from graphkit.store.base import GetOp, PutOp, SearchOp
-location, writer = sys.argv[1:]
-with store_at(location) as store:
-    sys.stdin.readline()
-    for number in range(30):
-        store.put(("w", writer), str(number), {"n": number}, ttl=5)
-        store.batch([PutOp(("both",), key, {"writer": writer, "number": number}) for key in "abc"])
-        assert store.get(("w", writer), str(number)).value == {"n": number}
-        assert len({item.value["writer"] for item in store.search(("both",))}) == 1, "a batch was torn"
-        store.get(("w", "0"), str(number))
-"""
+def create_and_write(location: str, writer: str, together: Barrier) -> None:
+    together.wait()
+    with store_at(location) as store:
+        together.wait()
+        for number in range(10):
+            store.put(("w", writer), str(number), {"n": number}, ttl=5)
+            store.batch([PutOp(("both",), key, {"writer": writer, "number": number}) for key in "abc"])
+            assert store.get(("w", writer), str(number)).value == {"n": number}
+            assert len({item.value["writer"] for item in store.search(("both",))}) == 1, "a batch was torn"
+            store.get(("w", "0"), str(number))
 
 
 def test_processes_that_create_and_write_at_once_lose_nothing(location: str, open_store: OpenStore) -> None:
-    command = [sys.executable, "-c", WRITER, location]
-    writers = [
-        subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for number in range(6)
-    ]
-    errors = [writer.communicate("go\n", timeout=120)[1] for writer in writers]
-    assert errors == [""] * len(writers)
-    assert len(open_store().search(("w",), limit=1000)) == 180
+    together = barrier(6)
+    writers = [fork_child(create_and_write, location, str(number), together) for number in range(6)]
+    for writer in writers:
+        writer.result()
+    assert len(open_store().search(("w",), limit=1000)) == 60
 
 
 def test_the_event_loop_is_not_kept_waiting(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +263,7 @@ store.close()
 
 def test_a_store_in_use_may_be_used_on_both_sides_of_a_fork(location: str) -> None:
     command = [sys.executable, "-c", FORKING, location]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (ran.stdout.strip(), ran.stderr) == ("[10, 10, 3]", "")
 
 

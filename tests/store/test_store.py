@@ -290,15 +290,10 @@ def test_filters_agree_with_one_written_apart(store: Store) -> None:
 def test_a_search_by_meaning_is_refused(calls: Calls) -> None:
     with pytest.raises(ValueError, match="no index to search by meaning"):
         calls.search(DOCS, query="what does ada like?")
-    with pytest.raises(NotImplementedError, match="no index for fields"):
+    with pytest.raises(ValueError, match="no index for fields"):
         calls.put(DOCS, "k", {"text": "x"}, index=["text"])
     calls.put(DOCS, "k", {"text": "x"}, index=False)
     assert keys(calls.search(DOCS)) == ["k"]
-
-
-def test_a_vector_index_is_refused(open_store: OpenStore) -> None:
-    with pytest.raises(NotImplementedError, match="no vector index"):
-        open_store(index={"dims": 3, "embed": len})
 
 
 # Batches

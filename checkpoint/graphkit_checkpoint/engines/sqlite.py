@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import create_engine
 from sqlalchemy import exc as sql_errors
-from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.engine import URL, Dialect, Engine, make_url
+from sqlalchemy.engine.create import create_engine as bare_create_engine
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS
@@ -51,12 +52,36 @@ def engine_of(location: Location, timeout: float, owner: str, *, one_connection:
         )
     text = os.fspath(location)
     url = make_url(text) if text.startswith("sqlite:") else URL.create("sqlite", database=text)
-    alone = one_connection or url.database in (None, "", ":memory:")
-    return create_engine(
-        url,
-        poolclass=StaticPool if alone else QueuePool,
-        connect_args={"check_same_thread": False, "timeout": timeout},
-    )
+    arguments = {"check_same_thread": False, "timeout": timeout}
+    if one_connection or url.database in (None, "", ":memory:"):
+        return _engine_of_one_connection(url, arguments)
+    return create_engine(url, poolclass=QueuePool, connect_args=arguments)
+
+
+_dialect: Dialect | None = None
+"""That of the last engine that `create_engine` made for one connection."""
+
+
+def _engine_of_one_connection(url: URL, arguments: dict[str, Any]) -> Engine:
+    """A program may have hundreds of these, and what `create_engine` looks up for each takes longer than opening a
+    file: so the next ones share what it has found out. If something is around it, a tracer, it sees each."""
+    global _dialect
+    dialect = _dialect
+    known = dialect is not None and getattr(dialect, "server_version_info", None)
+    if dialect is None or not known or create_engine is not bare_create_engine:
+        engine = create_engine(url, poolclass=StaticPool, connect_args=arguments)
+        _dialect = engine.dialect
+        return engine
+    places, names = dialect.create_connect_args(url)
+    begin = dialect.on_connect()
+
+    def connect() -> Any:
+        connection = dialect.connect(*places, **{**names, **arguments})
+        if begin is not None:
+            begin(connection)
+        return connection
+
+    return Engine(StaticPool(connect, dialect=dialect), dialect, url)
 
 
 def path_of(location: Any) -> str:

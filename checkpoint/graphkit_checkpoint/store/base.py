@@ -21,6 +21,7 @@ __all__ = [
     "NOT_PROVIDED",
     "BaseStore",
     "GetOp",
+    "IndexConfig",
     "InvalidNamespaceError",
     "Item",
     "ListNamespacesOp",
@@ -80,6 +81,19 @@ class TTLConfig(TypedDict, total=False):
     omit_expired: bool
 
 
+class IndexConfig(TypedDict, total=False):
+    """What a store embeds values with, to search them by meaning.
+
+    `embed` makes vectors of `dims` numbers: a function of a list of texts (blocking or async), LangChain's
+    `Embeddings`, or "provider:model" with LangChain. `fields` of a value are embedded, each for itself: "text",
+    "a.b", "a[0]", "notes[*].text"; by default "$", the whole of it.
+    """
+
+    dims: int
+    embed: Any
+    fields: list[str] | None
+
+
 @dataclass(slots=True)
 class Item:
     """What is stored under a key. The times are timezone-aware; `created_at` stays when a value is replaced."""
@@ -106,7 +120,7 @@ class Item:
 
 @dataclass(slots=True)
 class SearchItem(Item):
-    """What a search found. `score` is always None: there is no index that could rank items."""
+    """What a search found. `score` says how near it is to the query, from -1 to 1; None without one."""
 
     score: float | None = None
 
@@ -140,7 +154,7 @@ class PutOp(NamedTuple):
 
 
 class SearchOp(NamedTuple):
-    """Answer: a list of `SearchItem`s at and below a namespace, the last updated first."""
+    """Answer: a list of `SearchItem`s at and below a namespace, the last updated first; with a `query` the nearest."""
 
     namespace_prefix: Namespace
     filter: dict[str, Any] | None = None
@@ -210,7 +224,8 @@ class BaseStore(ABC):
 
         `filter` maps fields of the value to what they must be: equal to a value, a dict of fields of their
         own, or a dict of operators `$eq $ne $gt $gte $lt $lte`. A field that is missing counts as None.
-        `query` asks for a search by meaning, which needs an index that these stores do not have: ValueError.
+        With a `query` the items are those that the store's index has vectors of, the nearest first, and have a
+        `score`. Raises `ValueError` for a query to a store without an index.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
         return cast("list[SearchItem]", self._one(op))
@@ -240,9 +255,10 @@ class BaseStore(ABC):
     ) -> None:
         """Store a value, in place of the one that may be there.
 
-        `ttl` is in minutes from now, and from the last read if that refreshes it; None is for ever. There
-        is no index: a list of fields is a NotImplementedError. Raises `UnserializableStateError` for a
-        value that would not come back exactly.
+        `ttl` is in minutes from now, and from the last read if that refreshes it; None is for ever. `index` names
+        the fields to search by meaning in, instead of those of the store's index; False is none. Raises
+        `ValueError` for fields without an index, `UnserializableStateError` for a value that would not come back
+        exactly.
         """
         self._one(self._put_op(namespace, key, value, index, ttl))
 

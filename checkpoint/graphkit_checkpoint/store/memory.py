@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from graphkit_checkpoint.errors import StorageUnavailableError
-from graphkit_checkpoint.store.base import TTLConfig
+from graphkit_checkpoint.store.base import IndexConfig, TTLConfig
 from graphkit_checkpoint.store.rows import Mode, Place, Row, Rows, RowStore, is_live, newest_first
 
 
@@ -15,7 +15,7 @@ class InMemoryStore(RowStore):
     """Keeps items in memory, serialized: what is done to a value that was put or read changes nothing.
 
     `ttl` says how long items live (`TTLConfig`, in minutes). `clock` tells the time in unix seconds.
-    `index` is refused: there is no vector index.
+    With an `index` they can be searched by meaning.
     """
 
     blocking = False
@@ -23,7 +23,7 @@ class InMemoryStore(RowStore):
     def __init__(
         self,
         *,
-        index: None = None,
+        index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from graphkit_checkpoint.engines.postgres import SETUP_LOCK, engine_of, failure
 from graphkit_checkpoint.errors import StorageError
-from graphkit_checkpoint.store.base import TTLConfig
+from graphkit_checkpoint.store.base import IndexConfig, TTLConfig
 from graphkit_checkpoint.store.rows import Mode
 from graphkit_checkpoint.store.sql import SqlStore
 
@@ -25,15 +25,15 @@ class PostgresStore(SqlStore):
     `conn` is a URL (`postgresql://user@host/database`) or an SQLAlchemy engine, which `close` leaves open.
     `ttl` says how long items live (`TTLConfig`, in minutes). `timeout` is how many seconds to wait for a
     connection (`StorageUnavailableError`) or a lock (`StorageBusyError`); an engine brings its own. `clock`
-    tells the time in unix seconds: all processes that share a database need about the same. `index` is
-    refused: there is no vector index. The first operation connects.
+    tells the time in unix seconds: all processes that share a database need about the same. With an
+    `index` items can be searched by meaning. The first operation connects.
     """
 
     def __init__(
         self,
         conn: str | Engine,
         *,
-        index: None = None,
+        index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
@@ -43,7 +43,12 @@ class PostgresStore(SqlStore):
 
     @classmethod
     def from_conn_string(
-        cls, conn_string: str, *, index: None = None, ttl: TTLConfig | None = None, timeout: float = 5.0
+        cls,
+        conn_string: str,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        timeout: float = 5.0,
     ) -> Self:
         """The store for a URL; use it in `with` or `async with`, which opens and closes it."""
         return cls(conn_string, index=index, ttl=ttl, timeout=timeout)

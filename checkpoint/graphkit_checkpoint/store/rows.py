@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import operator
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -30,6 +31,7 @@ from graphkit_checkpoint.serde import pack, unpack
 from graphkit_checkpoint.store.base import (
     BaseStore,
     GetOp,
+    IndexConfig,
     Item,
     ListNamespacesOp,
     MatchCondition,
@@ -46,6 +48,7 @@ from graphkit_checkpoint.store.base import (
     check_namespace,
 )
 from graphkit_checkpoint.store.filters import check_filter, matches
+from graphkit_checkpoint.store.index import Embedded, Index, nearness
 from graphkit_checkpoint.worker import Worker
 
 T = TypeVar("T")
@@ -132,11 +135,17 @@ def _checksum(row: Row) -> int:
 
 def value_of(row: Row) -> Value:
     """The value. Raises `CheckpointCorruptError` naming the item."""
+    return _contents_of(row)[0]
+
+
+def _contents_of(row: Row) -> tuple[Value, Sequence[bytes]]:
+    """The value and the vectors of its texts. Raises `CheckpointCorruptError` naming the item."""
     try:
         if row.checksum == _checksum(row):
-            value = unpack(row.body)
+            stored = unpack(row.body)
+            value, vectors = stored if isinstance(stored, tuple) else (stored, ())
             if isinstance(value, dict):
-                return value
+                return value, vectors
         reason = "it does not match its checksum"
     except CheckpointCorruptError as error:
         reason = str(error)
@@ -190,6 +199,8 @@ class Plan(NamedTuple):
     """The reads at their positions in the batch."""
     puts: Mapping[Place, Put]
     """In the order of their places, so that two batches never wait for each other's rows."""
+    vectors: Embedded
+    """Of the queries."""
 
     @property
     def places(self) -> set[Place]:
@@ -204,9 +215,10 @@ class RowStore(BaseStore):
     blocking = True
     """Whether an operation may wait for I/O: then async callers are served by a thread of the store's."""
 
-    def __init__(self, *, index: None, ttl: TTLConfig | None, clock: Callable[[], float]) -> None:
-        if index is not None:
-            raise NotImplementedError("there is no vector index; leave out index, and search with a filter")
+    def __init__(
+        self, *, index: IndexConfig | None, ttl: TTLConfig | None, clock: Callable[[], float]
+    ) -> None:
+        self._index = None if index is None else Index(index)
         self.ttl_config = _checked_config(ttl)
         self._clock = clock
         self._sweep_interval = (self.ttl_config or {}).get("sweep_interval_minutes")
@@ -253,10 +265,14 @@ class RowStore(BaseStore):
         self._worker.close()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return self._carry_out(_plan(ops))
+        ops = list(ops)
+        vectors = {} if self._index is None else self._index.embedded(ops)
+        return self._carry_out(_plan(ops, self._index, vectors))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await self._off_loop(self._carry_out, _plan(ops))
+        ops = list(ops)
+        vectors = {} if self._index is None else await self._index.aembedded(ops)
+        return await self._off_loop(self._carry_out, _plan(ops, self._index, vectors))
 
     def sweep_ttl(self) -> int:
         """Remove the items that have expired; returns how many. No read shows them before either."""
@@ -287,7 +303,7 @@ class RowStore(BaseStore):
         with self._rows("write" if plan.puts else "read") as rows:
             now = self._now()
             known = _found(rows, plan.places, now)
-            answers = [self._answer(rows, op, known, now, read) for op in plan.ops]
+            answers = [self._answer(rows, op, known, plan.vectors, now, read) for op in plan.ops]
             if plan.puts:
                 self._write(rows, plan.puts, known, now)
         if read:
@@ -301,6 +317,7 @@ class RowStore(BaseStore):
         rows: Rows,
         op: GetOp | SearchOp | ListNamespacesOp | None,
         known: Mapping[Place, Row],
+        vectors: Embedded,
         now: int,
         read: list[Row],
     ) -> Result:
@@ -309,12 +326,16 @@ class RowStore(BaseStore):
             return None
         if isinstance(op, ListNamespacesOp):
             return _namespaces(rows, op, now)
-        found = _got(known, op) if isinstance(op, GetOp) else _searched(rows, op, now)
-        if op.refresh_ttl:
-            read += (row for row, _ in found if row.ttl is not None)
-        if isinstance(op, SearchOp):
-            return [item_of(SearchItem, row, value) for row, value in found]
-        return item_of(Item, *found[0]) if found else None
+        if isinstance(op, GetOp):
+            got = _got(known, op)
+            read += (row for row, _ in got if op.refresh_ttl and row.ttl is not None)
+            return item_of(Item, *got[0]) if got else None
+        found = _nearest(rows, op, vectors[op.query], now) if op.query else _searched(rows, op, now)
+        read += (row for row, _, _ in found if op.refresh_ttl and row.ttl is not None)
+        items = [item_of(SearchItem, row, value) for row, value, _ in found]
+        for item, (_, _, score) in zip(items, found, strict=True):
+            item.score = score
+        return items
 
     def _write(self, rows: Rows, puts: Mapping[Place, Put], known: Mapping[Place, Row], now: int) -> None:
         gone = [place for place, put in puts.items() if put.body is None]
@@ -347,30 +368,30 @@ class RowStore(BaseStore):
 # --- checking a batch --------------------------------------------------------------------------------
 
 
-def _plan(ops: Iterable[Op]) -> Plan:
-    ops = list(ops)
-    puts = [_put(op) for op in ops if isinstance(op, PutOp)]
+def _plan(ops: Sequence[Op], index: Index | None, vectors: Embedded) -> Plan:
+    puts = [_put(op, index, vectors) for op in ops if isinstance(op, PutOp)]
     # Of several puts to one place the last stays.
     places = {put.place: put for put in puts}
-    return Plan([_read(op) for op in ops], dict(sorted(places.items())))
+    return Plan([_read(op, index) for op in ops], dict(sorted(places.items())), vectors)
 
 
-def _read(op: Op) -> GetOp | SearchOp | ListNamespacesOp | None:
+def _read(op: Op, index: Index | None) -> GetOp | SearchOp | ListNamespacesOp | None:
     if isinstance(op, PutOp):
         return None
     if isinstance(op, GetOp):
         return op._replace(namespace=check_labels(op.namespace), key=check_key(op.key))
     if isinstance(op, SearchOp):
-        return _search(op)
+        return _search(op, index)
     if isinstance(op, ListNamespacesOp):
         return _listing(op)
     raise ValueError(f"{op!r:.80} is not an operation of a store")
 
 
-def _search(op: SearchOp) -> SearchOp:
-    if op.query is not None:
+def _search(op: SearchOp, index: Index | None) -> SearchOp:
+    if op.query is not None and index is None:
         raise ValueError(
-            "this store has no index to search by meaning with; leave out query, and search with a filter"
+            "this store has no index to search by meaning with; make it with index={'dims': ..., 'embed': ...}, or "
+            "leave out query, and search with a filter"
         )
     _check_page(op.limit, op.offset)
     if op.filter is not None:
@@ -396,13 +417,16 @@ def _check_page(limit: int, offset: int) -> None:
             raise ValueError(f"{name} is a number from 0, not {number!r}")
 
 
-def _put(op: PutOp) -> Put:
-    if op.index:
-        raise NotImplementedError("there is no index for fields of a value; leave out index, or pass False")
+def _put(op: PutOp, index: Index | None, vectors: Embedded) -> Put:
+    if op.index and index is None:
+        raise ValueError("this store has no index for fields of a value; leave out index, or pass False")
     place = Place(path_of(check_namespace(op.namespace)), check_key(op.key).encode())
     if op.value is None:
         return Put(place, None, None)
-    return Put(place, pack(_checked_value(op.value)), None if op.ttl is None else _microseconds(op.ttl))
+    value: Any = _checked_value(op.value)
+    texts = [] if index is None else index.texts(op)
+    body = pack((value, [vectors[text] for text in texts]) if texts else value)
+    return Put(place, body, None if op.ttl is None else _microseconds(op.ttl))
 
 
 def _checked_value(value: object) -> Value:
@@ -455,13 +479,28 @@ def _place(op: GetOp) -> Place:
     return Place(path_of(op.namespace), op.key.encode())
 
 
-def _searched(rows: Rows, op: SearchOp, now: int) -> list[tuple[Row, Value]]:
+Found = tuple[Row, Value, float | None]
+
+
+def _nearest(rows: Rows, op: SearchOp, query: bytes, now: int) -> list[Found]:
+    """The items that have vectors, the nearest first."""
+    found: list[tuple[float, Found]] = []
+    for row in rows.below(path_of(op.namespace_prefix), now):
+        value, vectors = _contents_of(row)
+        score = nearness(query, vectors)
+        if score is not None and (not op.filter or matches(value, op.filter)):
+            found.append((-score, (row, value, score)))
+    found.sort(key=operator.itemgetter(0))
+    return [each for _, each in found[op.offset : op.offset + op.limit]]
+
+
+def _searched(rows: Rows, op: SearchOp, now: int) -> list[Found]:
     candidates = rows.below(path_of(op.namespace_prefix), now)
     last = op.offset + op.limit
     if not op.filter:
-        return [(row, value_of(row)) for row in itertools.islice(candidates, op.offset, last)]
+        return [(row, value_of(row), None) for row in itertools.islice(candidates, op.offset, last)]
     wanted = op.filter
-    opened = ((row, value_of(row)) for row in candidates)
+    opened = ((row, value_of(row), None) for row in candidates)
     matching = (found for found in opened if matches(found[1], wanted))
     return list(itertools.islice(matching, op.offset, last))
 

@@ -37,7 +37,7 @@ from graphkit_checkpoint.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from graphkit_checkpoint.store.base import TTLConfig
+from graphkit_checkpoint.store.base import IndexConfig, TTLConfig
 from graphkit_checkpoint.store.rows import Mode, Place, Row, Rows, RowStore, end_of
 
 SCHEMA_VERSION: Final = 1
@@ -86,7 +86,7 @@ class SqlStore(RowStore):
         engine: Engine,
         *,
         owned: bool,
-        index: None,
+        index: IndexConfig | None,
         ttl: TTLConfig | None,
         clock: Callable[[], float],
     ) -> None:

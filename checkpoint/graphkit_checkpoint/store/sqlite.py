@@ -20,7 +20,7 @@ from graphkit_checkpoint.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from graphkit_checkpoint.store.base import TTLConfig
+from graphkit_checkpoint.store.base import IndexConfig, TTLConfig
 from graphkit_checkpoint.store.rows import Mode, RowStore
 from graphkit_checkpoint.store.sql import SqlStore
 
@@ -34,7 +34,7 @@ class SqliteStore(SqlStore):
     `check_same_thread=False`); with the latter two the database may hold other tables too, and `close`
     leaves them open. `ttl` says how long items live (`TTLConfig`, in minutes). `timeout` is how many
     seconds to wait for another writer's lock before `StorageBusyError`; an engine or a connection brings
-    its own. `clock` tells the time in unix seconds. `index` is refused: there is no vector index.
+    its own. `clock` tells the time in unix seconds. With an `index` items can be searched by meaning.
     The first operation opens the file: `StorageCorruptError` if it is damaged or another program's.
     """
 
@@ -42,7 +42,7 @@ class SqliteStore(SqlStore):
         self,
         conn: Location,
         *,
-        index: None = None,
+        index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
@@ -57,7 +57,12 @@ class SqliteStore(SqlStore):
 
     @classmethod
     def from_conn_string(
-        cls, conn_string: str, *, index: None = None, ttl: TTLConfig | None = None, timeout: float = 5.0
+        cls,
+        conn_string: str,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        timeout: float = 5.0,
     ) -> Self:
         """The store for a path or URL; use it in `with` or `async with`, which opens and closes it."""
         return cls(conn_string, index=index, ttl=ttl, timeout=timeout)

@@ -2,6 +2,7 @@
 
 from graphkit_checkpoint.memory import (
     InMemorySaver,
+    MemorySaver,
 )
 
-__all__ = ["InMemorySaver"]
+__all__ = ["InMemorySaver", "MemorySaver"]

@@ -90,8 +90,8 @@ class AsyncDriver:
     def _put(self, attempt: Attempt | None, arrived: Any) -> None:
         """Called on the loop."""
         self.arrivals.append((attempt, arrived))
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
+        if self.waiter is not None:
+            _wake(self.waiter)
 
     def _arrive(self, attempt: Attempt, news: News) -> None:
         self.posted.popleft()
@@ -283,16 +283,17 @@ class AsyncDriver:
 
     async def _arrival(self, until: float | None) -> bool:
         """Wait for something to arrive. False once the timer has passed `until`."""
-        self.waiter = self.loop.create_future()
+        waiter = self.waiter = self.loop.create_future()
         if until is None:
-            await self.waiter
+            await waiter
             return True
+        left = until + self.away - time.monotonic()
+        alarm = self.loop.call_later(max(0.0, left), _wake, waiter)
         try:
-            async with asyncio.timeout(max(0.0, until + self.away - time.monotonic())):
-                await self.waiter
-        except TimeoutError:
-            return False
-        return True
+            await waiter
+        finally:
+            alarm.cancel()
+        return bool(self.arrivals)
 
     async def _cancel(self, effect: effects.Cancel) -> list[Attempt]:
         stopped, waking = [], []
@@ -347,6 +348,11 @@ class AsyncDriver:
                 if future.cancelled():
                     raise
                 self.cancelled = error
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @types.coroutine

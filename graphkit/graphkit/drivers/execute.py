@@ -47,7 +47,6 @@ _NEVER_AWAITED = frozenset({type(None), dict, str, list, tuple, bool, Command})
 def execute(attempt: Attempt) -> Outcome:
     """Run an attempt in this thread. Raises only what is nobody's outcome (`KeyboardInterrupt`, `SystemExit`)."""
     frame = attempt.frame = Frame(attempt)
-    mark = _langchain().entered(frame) if attempt.scope.heard else None
     token = current.set(frame)
     steps = _steps(attempt, frame)
     try:
@@ -69,8 +68,8 @@ def execute(attempt: Attempt) -> Outcome:
             frame.inside.wait(PATIENCE)
         raise
     finally:
-        if mark is not None:
-            _langchain().left(mark)
+        if frame.langchain is not None:
+            _langchain().left(frame)
         current.reset(token)
         attempt.frame = None
 
@@ -78,7 +77,6 @@ def execute(attempt: Attempt) -> Outcome:
 async def aexecute(attempt: Attempt) -> Outcome:
     """Run an attempt on the running loop; a blocking error handler runs in a thread."""
     frame = attempt.frame = Frame(attempt)
-    mark = _langchain().entered(frame) if attempt.scope.heard else None
     token = current.set(frame)
     steps = _steps(attempt, frame)
     try:
@@ -109,8 +107,8 @@ async def aexecute(attempt: Attempt) -> Outcome:
         await frame.asettle()
         raise
     finally:
-        if mark is not None:
-            _langchain().left(mark)
+        if frame.langchain is not None:
+            _langchain().left(frame)
         current.reset(token)
         attempt.frame = None
 
@@ -126,9 +124,13 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     started inside has ended."""
     node = attempt.node
     output: Output = None  # type: ignore[assignment]  # read only where there is one
+    returned: Any = None
     problem: BaseException | None = None
     try:
         given = attempt.arg if node.shape.build is None else node.shape.instance(attempt.arg)
+        if attempt.scope.heard:
+            langchain = _langchain()
+            yield Callee("", langchain.entered, langchain.aentered), (frame, given), _NOTHING
         try:
             if attempt.failure is None:
                 callee = node.callee
@@ -183,6 +185,12 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
         if output.resume is not None:
             outcome.resume = output.resume
     outcome.keeping = frame.keeping
+    if frame.traced is not None:
+        langchain = _langchain()
+        try:
+            yield Callee("", langchain.ended, langchain.aended), (frame, outcome, returned), _NOTHING
+        except Exception as error:  # of a handler that has raise_error
+            return Failed(error, None, frame.events)
     return outcome
 
 

@@ -93,8 +93,8 @@ class StandingLoop:
         try:
             result = self._lead(_guarded(work))
         finally:
-            self._turn.release()
             self._led = True
+            self._turn.release()
             self._leave()
         if isinstance(result, _Ending):
             raise result.error
@@ -148,6 +148,8 @@ class StandingLoop:
             while not self._wanted.wait(GRACE) and self._led:
                 self._led = False
             with self._turn, suppress(SystemExit, KeyboardInterrupt):  # of a task that nobody waits for
+                if self._led and not self._wanted.is_set():
+                    continue  # a caller has run it until now
                 self._wanted.clear()
                 self.loop.run_forever()
             self._leave()

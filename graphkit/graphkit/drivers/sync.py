@@ -91,12 +91,12 @@ class SyncDriver:
                 try:
                     if kind is effects.Start:
                         reply = self._start(effect.attempts)  # type: ignore[union-attr]
-                    elif kind is effects.Next:
-                        reply = self._next(effect.until)  # type: ignore[union-attr]
                     elif effect is effects.NOW:
                         reply = time.time()
                     elif kind is effects.Save:
                         self._save(effect)  # type: ignore[arg-type]
+                    elif kind is effects.Next:
+                        reply = self._next(effect.until)  # type: ignore[union-attr]
                     else:
                         reply = self._obey(effect)
                 except AtRest:

@@ -125,7 +125,7 @@ class Attendance:
         lasts = task in standing.attending
         if crew.failures:
             yield from run.fail(crew)
-        if crew.for_parent is not None:
+        if crew.for_parent:
             raise InvalidUpdateError(
                 f"{task.name!r} is at the edge of graph {self.program.name!r} and cannot command the one around it"
             )
@@ -154,7 +154,7 @@ class Attendance:
         if not done.writes:
             return []
         key, channels = f"{self.standing.amends:06d}", self.program.channels
-        amend(self.standing, Plan(), done.writes, ())
+        amend(self.standing, Plan([], []), done.writes, ())
         stored = [(name, value) for name, value in done.writes if channels[name].stored]
         return [amend_record(key, stored, (), task.id)]
 

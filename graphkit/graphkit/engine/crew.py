@@ -109,7 +109,7 @@ class Crew:
         self.recording = Recording(self)
         self.leavings = Leavings(self)
         self.failures: list[tuple[Task, Failed]] = []
-        self.for_parent: tuple[Command[Any], str] | None = None
+        self.for_parent: list[tuple[Task, Command[Any]]] = []
         self.breaks = False  # a graph inside a task is at a breakpoint
         self.exchange: Exchange | None = None
 
@@ -331,7 +331,7 @@ class Crew:
             if self.tells_ends:
                 self._tell(task, interrupts=tuple(question for question, _ in outcome.questions))
         elif type(outcome) is ForParent:
-            self.for_parent = (outcome.command, task.name)
+            self.for_parent.append((task, outcome.command))
             task.output = Done(outcome.writes, [])
         else:
             assert isinstance(outcome, Failed)

@@ -29,7 +29,7 @@ def fork(
     parent: str | None = old.id
     if namespace is not None and namespace != own:
         parent, standing.tip = None, Tip()
-        changes = Changes(dict(saved.values)).add(Changes(changes.changed, changes.cleared))
+        changes = Changes.of(saved.values).add(Changes.of(changes.changed, changes.cleared))
     names = [task.name for task in standing.tasks if task.arg is MISSING or task.name == START]
     pushed = [task for task in standing.tasks if task.path[0] == "push"]
     sends = [Send(task.name, task.arg, timeout=task.timeout) for task in pushed]

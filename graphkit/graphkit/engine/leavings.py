@@ -80,7 +80,7 @@ class Leavings:
     def apply(self) -> None:
         """All tasks have ended: apply what they have amended and not put out."""
         for _, writes in sorted(self.amended.items()):
-            amend(self._crew.run.standing, Plan(), writes, ())
+            amend(self._crew.run.standing, Plan([], []), writes, ())
         self.amended.clear()
 
 

@@ -31,6 +31,7 @@ from graphkit.engine.standing import Prepared, Standing
 from graphkit.engine.state import Changes, show, view_with, work_of
 from graphkit.engine.tasks import Task, entries_of, make_tasks
 from graphkit.engine.telling import state_changed, superstep_ended
+from graphkit.engine.updates import together
 from graphkit.errors import (
     ConcurrentUpdateError,
     GraphRecursionError,
@@ -92,21 +93,18 @@ class Run:
 
     def run(self) -> Generator[effects.Effect, Any, End]:
         try:
+            end: End | None = None
             patient = self.request.patience > 0
             idle = yield from (self._start_when_free() if patient else self._start())
             if idle:
                 return (yield from self._idle())
             self.hands = Crew(self)
             if self.goes_on and (self.program.attended or self.standing.attending):
-                end: End | None = yield from self._begin_attended()
-                if end is not None:
-                    return end
-            while self.standing.tasks and not self.paused and self.drained is None:
-                if self.steps >= self.request.recursion_limit:
-                    yield from self._refuse_more()
-                end = yield from self._superstep()
-                if end is not None:
-                    return end
+                end = yield from self._begin_attended()
+            if end is None:
+                end = yield from self._supersteps()
+            if end is not None:
+                return end
         except BaseException as error:
             if self.crew is not None and self.crew.live:
                 yield effects.Cancel(list(self.crew.live))
@@ -275,47 +273,68 @@ class Run:
         except Exception as second:
             error.add_note(f"and the thread could not be given back: {second!r}")
 
-    # One superstep
+    # Supersteps
 
-    def _superstep(self) -> Generator[effects.Effect, Any, End | None]:
-        """Run the tasks that can run, then apply, ask or fail. Returns an `End` if the run stops here."""
-        standing = self.standing
-        crew = self.crew = self.hands
-        crew.begin()
-        yield from crew.work()
-        if crew.leavings.amended:
-            crew.leavings.apply()
-        if crew.failures:
-            yield from self.fail(crew)
-        if crew.for_parent is not None:
-            yield from self._leave(crew, *crew.for_parent)
-            raise ChildCommand(*crew.for_parent)
-        if None in map(_OUTPUT, standing.tasks):
-            return (yield from self.halt())
-        now: float = (yield effects.NOW) if self.request.stored else 0.0
-        ran = standing.tasks
-        checkpoints = self._advance(now, count=ran[0].name != self.program.entry.name)
-        self.paused = self.may_break and (self._breaks_after(ran) or self._breaks_before())
-        over = self.paused or not standing.tasks or self.steps >= self.request.recursion_limit
-        if self.control is not None and self.control.shared and not over:
-            over = yield from self._drains()
-        if over and standing.tasks and not self.paused and "closing" in self.program.attended:
-            over = self.drained is not None  # else the limit is reached, and what closes the run still writes
-        if self.request.stored:
-            stale: list[tuple[str, str, str]] = []
-            for task in ran:
-                if task.error is not None:
-                    stale += [(task.id, ERROR, ""), (task.id, ERROR, HANDLED)]
-            if standing.kept:
-                stale += [(task_id, KEPT, key) for task_id, kept in standing.kept.items() for key in kept]
-                standing.kept = {}
-            yield from self.saving.commit(checkpoints, (), crew.at, forget=stale, release=over)
-        self.crew = None
-        if self.listens:
-            self.held.extend(superstep_ended(self, checkpoints))
-            if over or not crew.tells_starts:  # else with the start of what follows
-                yield from self.flush()
+    def _supersteps(self) -> Generator[effects.Effect, Any, End | None]:
+        """Run the tasks that can run, then apply, ask or fail, while there are tasks. Returns an `End` if the run stops
+        within a superstep."""
+        request, standing, crew = self.request, self.standing, self.hands
+        while standing.tasks and not self.paused and self.drained is None:
+            if self.steps >= request.recursion_limit:
+                yield from self._refuse_more()
+            self.crew = crew
+            crew.begin()
+            yield from crew.work()
+            if crew.leavings.amended:
+                crew.leavings.apply()
+            if crew.failures:
+                yield from self.fail(crew)
+            if crew.for_parent:
+                command, node = self._for_parent(crew)
+                yield from self._leave(crew, command, node)
+                raise ChildCommand(command, node)
+            if None in map(_OUTPUT, standing.tasks):
+                end: End | None = yield from self.halt()
+                if end is not None:
+                    return end
+                continue
+            now: float = (yield effects.NOW) if request.stored else 0.0
+            ran = standing.tasks
+            checkpoints = self._advance(now, count=ran[0].name != self.program.entry.name)
+            self.paused = self.may_break and (self._breaks_after(ran) or self._breaks_before())
+            over = self.paused or not standing.tasks or self.steps >= request.recursion_limit
+            if self.control is not None and self.control.shared and not over:
+                over = yield from self._drains()
+            if over and standing.tasks and not self.paused and "closing" in self.program.attended:
+                # If it is because of the limit, what closes the run still writes.
+                over = self.drained is not None
+            if request.stored:
+                stale = self._stale(ran)
+                yield from self.saving.commit(checkpoints, (), crew.at, forget=stale, release=over)
+            self.crew = None
+            if self.listens:
+                self.held.extend(superstep_ended(self, checkpoints))
+                if over or not crew.tells_starts:  # else with the start of what follows
+                    yield from self.flush()
         return None
+
+    def _stale(self, ran: Sequence[Task]) -> list[tuple[str, str, str]]:
+        """What is recorded of tasks that have finished, and of no use any more."""
+        stale: list[tuple[str, str, str]] = []
+        for task in ran:
+            if task.error is not None:
+                stale += [(task.id, ERROR, ""), (task.id, ERROR, HANDLED)]
+        kept = self.standing.kept
+        if kept:
+            stale += [(task_id, KEPT, key) for task_id, keys in kept.items() for key in keys]
+            self.standing.kept = {}
+        return stale
+
+    def _for_parent(self, crew: Crew) -> tuple[Command[Any], str]:
+        """What tasks command the graph around this one, whichever has finished first, and the first of them."""
+        place = self.standing.tasks.index
+        given = sorted(crew.for_parent, key=lambda each: place(each[0]))
+        return together([command for _, command in given]), given[0][0].name
 
     def _leave(self, crew: Crew, command: Command[Any], node: str) -> Effects:
         """A task commands the graph around this one, which ends: with what its tasks wrote, and with the command,

@@ -197,7 +197,7 @@ class Preparation:
         standing = Standing(state, [], step, None, saved.tip if saved else Tip())
         # Changes that were to be stored with the next checkpoint: this one.
         for record in amends_in(saved.pending) if saved else ():
-            amend(standing, Plan(), record.value["writes"], ())
+            amend(standing, Plan([], []), record.value["writes"], ())
         if self.program.keeps_finished and saved is not None and saved.pending:
             finished = entries_of(reopen(self.program, saved, request.namespace).tasks, self.program)
             standing.amended.add(state.apply(finished, advance=False))

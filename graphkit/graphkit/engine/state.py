@@ -8,7 +8,8 @@ never all of them; the view is kept up to date instead of being built.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from graphkit.channels import MISSING, BaseChannel, LastValue, NamedBarrierValue
@@ -34,8 +35,8 @@ class Entry:
 class Plan:
     """What runs next: `names` (sorted) once each with the state, then every `Send` with its own input."""
 
-    names: list[str] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
+    names: list[str]
+    sends: list[Send]
 
     def __bool__(self) -> bool:
         return bool(self.names or self.sends)
@@ -46,15 +47,23 @@ class Changes:
 
     __slots__ = ("changed", "cleared", "extended")
 
-    def __init__(
-        self,
-        changed: dict[str, Any] | None = None,
-        cleared: set[str] | None = None,
-        extended: dict[str, Extension] | None = None,
-    ) -> None:
-        self.changed = {} if changed is None else changed
-        self.cleared = set() if cleared is None else cleared
-        self.extended = {} if extended is None else extended
+    def __init__(self) -> None:
+        self.changed: dict[str, Any] = {}
+        self.cleared: set[str] = set()
+        self.extended: dict[str, Extension] = {}
+
+    @classmethod
+    def of(
+        cls,
+        changed: Mapping[str, Any],
+        cleared: Iterable[str] = (),
+        extended: Mapping[str, Extension] = MappingProxyType({}),
+    ) -> Changes:
+        changes = cls()
+        changes.changed.update(changed)
+        changes.cleared.update(cleared)
+        changes.extended.update(extended)
+        return changes
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.cleared)
@@ -199,7 +208,7 @@ class State:
         names.discard(END)
         if self.program.deferred:
             names = self._without_deferred(names, sends)
-        return Plan(sorted(names) if len(names) > 1 else list(names), sends)
+        return Plan(sorted(names), sends)
 
     def _arrive(self, join: Join, source: str, names: set[str]) -> None:
         barrier = self._barrier(join)

@@ -40,7 +40,7 @@ def squashed(checkpoints: Sequence[Checkpoint], needed: Collection[str]) -> list
     parent = checkpoints[0].parent_id if checkpoints else None
     changes = Changes()
     for checkpoint in checkpoints:
-        changes.add(Changes(dict(checkpoint.changed), set(checkpoint.cleared), dict(checkpoint.extended)))
+        changes.add(Changes.of(checkpoint.changed, checkpoint.cleared, checkpoint.extended))
         if checkpoint is checkpoints[-1] or checkpoint.id in needed:
             kept.append(
                 replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,39 @@ def _read_command(command: Command[Any], node: str, words: Vocabulary, output: O
             raise InvalidUpdateError(
                 f"node {node!r} returned a Command for graph {command.graph!r}; only Command.PARENT is known"
             )
-        output.parent = command
+        output.parent = command if output.parent is None else together([output.parent, command])
         return
     if command.resume is not None:
         output.resume = command
     if command.update is not None:
         output.writes += update_writes(command.update, node, words)
     output.targets += checked_targets(command.goto, node, words.nodes)
+
+
+def together(commands: Sequence[Command[Any]]) -> Command[Any]:
+    """One command for the graph around that says what these say, in their order. Raises `InvalidUpdateError` if their
+    updates are no keys and values."""
+    if len(commands) == 1:
+        return commands[0]
+    pairs: list[tuple[Any, Any]] = []
+    targets: list[Any] = []
+    for command in commands:
+        update, goto = command.update, command.goto
+        found = update.items() if isinstance(update, Mapping) else update
+        if found is not None and not _are_pairs(found):
+            found = attribute_pairs(found)
+            if found is None:
+                raise InvalidUpdateError(
+                    f"several commands for the graph around are one: their updates must be dicts, not {update!r:.100}"
+                )
+        pairs += found or ()
+        targets += goto if isinstance(goto, (list, tuple)) else [goto]
+    return Command(graph=PARENT, update=pairs or None, goto=targets)
+
+
+def _are_pairs(update: Any) -> bool:
+    is_listed = isinstance(update, (list, tuple, ItemsView))
+    return is_listed and all(isinstance(pair, tuple) and len(pair) == 2 for pair in update)
 
 
 def update_writes(update: Any, node: str, words: Vocabulary) -> list[Write]:
@@ -94,9 +120,7 @@ def update_writes(update: Any, node: str, words: Vocabulary) -> list[Write]:
         return list(update.items())
     if isinstance(update, Mapping):
         return known_writes(update.items(), node, words)
-    if isinstance(update, (list, tuple)) and all(
-        isinstance(pair, tuple) and len(pair) == 2 for pair in update
-    ):
+    if _are_pairs(update):
         return known_writes(update, node, words)
     pairs = attribute_pairs(update)
     if pairs is None:

@@ -14,16 +14,22 @@ returned has them throughout.
 from __future__ import annotations
 
 import os
+import sys
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Final, TypedDict, TypeGuard
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeGuard
 
 from graphkit.errors import InvalidUpdateError
 from graphkit.extensions import KNOWN, Extension
 from graphkit_checkpoint.serde import register_type
+
+if sys.version_info >= (3, 12):
+    from typing import TypedDict
+else:  # pydantic, and so a tool that asks for its state, refuses the one of typing
+    from typing_extensions import TypedDict
 
 __all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "RemoveMessage", "add_messages", "push_message"]
 
@@ -43,7 +49,10 @@ class RemoveMessage:
     type: ClassVar[str] = "remove"  # LangChain's RemoveMessage says it this way; it is honoured too
 
 
-def add_messages(left: Any, right: Any) -> list[Any]:
+Format = Literal["langchain-openai"]
+
+
+def add_messages(left: Any = None, right: Any = None, *, format: Format | None = None) -> Any:
     """Append the messages of `right` to those of `left`; an id that is there already replaces in place.
 
     Each side is a message or a list of them: a dict, a string (the user's), a pair `("user", "text")`, or
@@ -51,7 +60,15 @@ def add_messages(left: Any, right: Any) -> list[Any]:
     an id is copied and given one. A `RemoveMessage` deletes; when a message of the same id follows it,
     that one takes the old place. Raises `InvalidUpdateError` (a `ValueError`) for a `RemoveMessage` that
     names no message, and for what is not a message.
+
+    Called without messages it is the reducer with this `format`: `Annotated[list, add_messages(format=...)]`. With
+    "langchain-openai" the result are LangChain's objects with contents as OpenAI's chat API has them. Raises
+    `ValueError` for another format. Behaviour: LangGraph's `add_messages`.
     """
+    if left is None and right is None:
+        return partial(add_messages, format=format)
+    if format is not None:
+        return _formatted(add_messages(left, right), format)
     messages, changes = _listed(left), _listed(right)
     clearing = [place for place, change in enumerate(changes) if _clears(change)]
     if clearing:
@@ -59,6 +76,14 @@ def add_messages(left: Any, right: Any) -> list[Any]:
     if messages and (_id(messages[0]) is None or _id(messages[-1]) is None):
         messages = [_identified(message) for message in messages]
     return _merged(messages, changes)
+
+
+def _formatted(messages: list[Any], format: Format) -> list[Any]:
+    if format != "langchain-openai":
+        raise ValueError(f"format= is 'langchain-openai' or None, not {format!r}")
+    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
+
+    return convert_to_messages(convert_to_openai_messages(messages, include_id=True))
 
 
 def _appended(left: Any, right: Any) -> tuple[Any, Extension] | None:

@@ -310,8 +310,6 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         Raises `InvalidGraphError` with all structural faults at once; warns of unreachable nodes.
         """
         check_structure(self._description())
-        if checkpointer is not None and not isinstance(checkpointer, (bool, BaseCheckpointSaver)):
-            raise TypeError(f"checkpointer must be a saver, True, False or None, not {checkpointer!r}")
         if interrupt_matching not in ("checked", "index"):
             raise ValueError(f"interrupt_matching must be 'checked' or 'index', not {interrupt_matching!r}")
         for schema in self._schemas:

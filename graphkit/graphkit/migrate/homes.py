@@ -18,6 +18,8 @@ HERE: Final = "graphkit"
 MOVED: Final = {
     "strands.interrupt": "graphkit",
     "strands.types.interrupt": "graphkit.types.interrupt",
+    "strands.types.events": "graphkit.middleware",
+    "strands.event_loop._retry": "graphkit.agent",
     "strands.experimental.hooks": "graphkit.hooks",
     "strands.experimental.hooks.multiagent": "graphkit.hooks",
 }
@@ -28,7 +30,6 @@ RENAMED: Final = {
         "CompiledStateGraph": ("graphkit.graph.state", "CompiledStateGraph"),
         "CompiledGraph": ("graphkit.compiled", "CompiledGraph"),
         "Pregel": ("graphkit.compiled", "CompiledGraph"),
-        "MemorySaver": ("graphkit.checkpoint.memory", "InMemorySaver"),
         "Send": ("graphkit.types", "Send"),
     },
     "strands": {
@@ -36,16 +37,25 @@ RENAMED: Final = {
         "AfterModelInvocationEvent": ("graphkit.hooks", "AfterModelCallEvent"),
         "BeforeToolInvocationEvent": ("graphkit.hooks", "BeforeToolCallEvent"),
         "AfterToolInvocationEvent": ("graphkit.hooks", "AfterToolCallEvent"),
+        "DecoratedFunctionTool": ("graphkit.tools.decorator", "FunctionTool"),
     },
 }
 """Names of the anchors that have another name here, wherever they stand there."""
 
-STAYING: Final = {
+_A_SAVER: Final = "a session is a saver and an id here: graphkit.session.SessionManager(saver, session_id)"
+_NO_TRACES: Final = "graphkit makes no traces; result.metrics has usage and times"
+
+LEFT_OUT: Final = {
     "strands.models": "Strands' model providers work here as they are: keep this import and Strands installed, or name "
     'the model "provider:model"',
     "strands_tools": "tools of Strands work here as they are",
+    "strands.session": _A_SAVER,
+    "strands.types.session": _A_SAVER,
+    "strands.telemetry": _NO_TRACES,
+    "strands.types.traces": _NO_TRACES,
+    "strands.tools.loader": "no file is loaded because it is there: import the tools, and pass Agent(tools=...)",
 }
-"""Modules some of whose names stay what they are, and why."""
+"""Modules some of whose names are not here, and what there is instead."""
 
 
 class Home(NamedTuple):
@@ -80,8 +90,8 @@ def new_home(module: str, name: str) -> Home | None:
 
 def reason(module: str) -> str:
     """Why a name of this module has no home here."""
-    for staying, why in STAYING.items():
-        if module == staying or module.startswith(f"{staying}."):
+    for left_out, why in LEFT_OUT.items():
+        if module == left_out or module.startswith(f"{left_out}."):
             return why
     return "there is nothing of this name in graphkit"
 

@@ -195,7 +195,8 @@ class Command(Generic[N]):
 @_stored
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Write `value` into a channel with a reducer as it is, without reducing."""
+    """Write `value` into a channel with a reducer as it is, without reducing. A node may say {"__overwrite__": value}
+    instead."""
 
     value: Any
 

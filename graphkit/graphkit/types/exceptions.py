@@ -8,6 +8,7 @@ from graphkit.errors import (
     MCPClientInitializationError,
     ModelThrottledException,
     SessionException,
+    SnapshotException,
     StructuredOutputException,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "MaxTokensReachedException",
     "ModelThrottledException",
     "SessionException",
+    "SnapshotException",
     "StructuredOutputException",
 ]

@@ -161,7 +161,8 @@ class BeforeToolsEvent(HookEvent, AsksMixin):
 
 @dataclass(eq=False, kw_only=True)
 class AfterToolsEvent(HookEvent, AsksMixin):
-    """The tool calls of `message` have ended, been cancelled, failed, or wait for answers.
+    """A batch of tool calls has ended, been cancelled, failed, or waits for answers. `message` is the user's message
+    with the results that there are; as long as all are there, it can be changed in place.
 
     Writable: `end_turn` (True, a text or blocks): the turn ends with that instead of going back to the model.
     """

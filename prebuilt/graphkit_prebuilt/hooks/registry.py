@@ -159,6 +159,11 @@ class HookRegistry:
         """The callbacks of an event class, in the order in which they run."""
         return self.found[event_type]
 
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """Everything that is registered, as it was."""
+        return (entry for _, entry in self._rows)
+
     def has_callbacks(self) -> bool:
         """Whether anything is registered at all."""
         return bool(self._rows)

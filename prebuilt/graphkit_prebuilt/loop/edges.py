@@ -10,8 +10,8 @@ from graphkit.engine.resume import response_blocks
 from graphkit.errors import InvalidPromptError
 from graphkit.frame import Frame
 from graphkit.types import Command
-from graphkit_prebuilt.content import assistant
-from graphkit_prebuilt.conversation import dangling, last
+from graphkit_prebuilt.content import assistant, user
+from graphkit_prebuilt.conversation import copied, dangling, last
 from graphkit_prebuilt.halting import halts_in, questions_in
 from graphkit_prebuilt.hooks.catalogue import (
     AfterInvocationEvent,
@@ -52,7 +52,10 @@ def closing(inv: Invocation, frame: Frame, seen: Seen) -> Steps[Any]:
     log = seen.view.get("messages") or []
     in_tools = "tools" in why.nodes or any(question.node == "tools" for question in why.questions)
     if in_tools and log and dangling(log[-1]) and heard(inv, AfterToolsEvent):
-        ended = AfterToolsEvent(inv.agent, message=last(seen.view), invocation_state=inv.invocation_state)
+        results = last(why.view)
+        if dangling(results):  # no call has one
+            results = user()
+        ended = AfterToolsEvent(inv.agent, message=copied(results), invocation_state=inv.invocation_state)
         yield from fire(inv, ended, "after_tools")
     result = None
     if why.error is None:

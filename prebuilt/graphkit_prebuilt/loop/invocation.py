@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphkit.frame import Frame, current
 from graphkit_prebuilt.content import Message, ToolChoice, ToolSpec
-from graphkit_prebuilt.conversation import Messages, view
+from graphkit_prebuilt.conversation import view
 from graphkit_prebuilt.limits import Limits
 from graphkit_prebuilt.log import DELETED
+from graphkit_prebuilt.messages import Messages
 from graphkit_prebuilt.metrics import RequestMetrics
-from graphkit_prebuilt.models.model import Sent
+from graphkit_prebuilt.models.sent import Sent
 from graphkit_prebuilt.plugin_state import RunningStates
 from graphkit_prebuilt.state import AgentState
 
@@ -64,10 +65,12 @@ class Invocation:
     side by side change here. `values` are the channels as the task that runs now sees them, `added` the messages that
     it has added to them; `final` is the one that ended the turn, `denied` what the caller gets if a hook did not let
     the request go on. `extra` are tools by name that the agent has in this request beside its own. `exception` is what
-    the last call of the model came to, if that. `sent` is what models were sent of the conversation. `asking` are the
-    calls of tools whose questions are open, by the id of the question; `halts` are those for which the request comes to
-    rest. `thread` is the one that `thread_id` names, if the agent does not know it by that. In `scratch` hook providers
-    keep, each under itself, what they must remember until the request ends.
+    the last call of the model came to, if that. `sent` is what models were sent of the conversation, `kept` what user
+    code had of it in the last request. `asking` are the calls of tools whose questions are open, by the id of the
+    question; `halts` are those for which the request comes to rest. `thread` is the one that `thread_id` names, if the
+    agent does not know it by that. `recorded()` are the channels as the thread has them, with what was recorded of the
+    superstep that the request goes on with; None where it begins with one. In `scratch` hook providers keep, each under
+    itself, what they must remember until the request ends.
     """
 
     agent: Any
@@ -85,6 +88,7 @@ class Invocation:
     guard: threading.Lock = field(default_factory=threading.Lock)
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     sent: Sent = field(default_factory=Sent)
+    kept: Messages | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     added: list[Message] = field(default_factory=list)
     structured_output: Any = None
@@ -99,6 +103,7 @@ class Invocation:
     _kept: Mapping[str, Any] | None = None
     _pairs: dict[str, Any] | None = None
     states: RunningStates | None = None
+    recorded: Callable[[], Mapping[str, Any]] | None = None
 
     # The running task
 
@@ -149,14 +154,9 @@ class Invocation:
     # What the model is given
 
     @property
-    def is_in_hand(self) -> bool:
-        """Whether user code has the conversation, and may change its messages in place."""
-        return self._messages is not None
-
-    @property
     def seen(self) -> list[Message]:
-        """The conversation as it is now, for the model: not to be changed."""
-        return view(self._shown) if self._messages is None else list(self._messages)
+        """The conversation as it is now, for the model: messages that nobody changes, not even who asks for them."""
+        return view(self._shown) if self._messages is None else self._messages.as_stored
 
     def offered(self) -> tuple[list[ToolSpec], ToolChoice | None]:
         """The tools that the model may call, and which it must."""
@@ -188,8 +188,16 @@ class Invocation:
         """The conversation, with what the running task has added; may be changed in any way."""
         with self.guard:
             if self._messages is None:
-                self._messages = Messages(self._shown)
+                kept, self.kept = self.kept, None
+                if kept is None or kept.edited:  # since then, which is no part of this request
+                    kept = Messages()
+                kept.follow(self._shown)
+                self._messages = kept
         return self._messages
+
+    def let_go(self) -> Messages | None:
+        """The request is over: what the next one may have as its `kept`."""
+        return self.kept if self._messages is None else self._messages
 
     @property
     def state(self) -> AgentState:
@@ -200,6 +208,11 @@ class Invocation:
 
     def _read(self) -> Mapping[str, Any]:
         stored = self.values.get("state")
+        if self.recorded is not None:
+            with self.guard:
+                if (recorded := self.recorded) is not None:
+                    self._kept, self._pairs = stored, dict(recorded().get("state") or {})
+                    self.recorded = None
         if (
             self._pairs is None or stored is not self._kept
         ):  # a superstep, in which everything that was set is there

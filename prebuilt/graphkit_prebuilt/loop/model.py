@@ -8,7 +8,7 @@ from typing import Any
 from graphkit.frame import Frame
 from graphkit.types import Command
 from graphkit_prebuilt.content import ContentBlock, Message, assistant, block_of, tool_uses
-from graphkit_prebuilt.conversation import dangling
+from graphkit_prebuilt.conversation import copied, dangling, edit, last
 from graphkit_prebuilt.hooks.catalogue import (
     AfterModelCallEvent,
     AfterToolsEvent,
@@ -104,22 +104,27 @@ def _are_results(inv: Invocation, last: Message) -> bool:
 def _after_tools(inv: Invocation, frame: Frame, log: list[Message]) -> Steps[Message | None]:
     """The events of the end of a batch. Returns the message that ends the turn, if a hook wants it to end."""
     ended: Any = False
+    position = len(log) - 1
     if heard(inv, AfterToolsEvent):
-        seen = inv.seen  # with what hooks have changed in the calls, unless they have left them out
-        called = seen[-2] if len(seen) > 1 and dangling(seen[-2]) else log[-2]
-        event = AfterToolsEvent(inv.agent, message=called, invocation_state=inv.invocation_state)
+        before = last(inv.values)
+        event = AfterToolsEvent(inv.agent, message=copied(before), invocation_state=inv.invocation_state)
         ended = (yield from fire(inv, event, "after_tools")).end_turn
+        _edit(inv, frame, edit(position, before, event.message))
     if heard(inv, MessageAddedEvent):
-        position = len(log) - 1
-        changes = yield from changed_in_place(inv, position, log[position], "added_results")
-        if changes:  # the model is to see them, and they stay if its call fails or asks
-            frame.amend("edits", changes)
-            inv.edit(changes)
+        changes = yield from changed_in_place(inv, position, last(inv.values), "added_results")
+        _edit(inv, frame, changes)
     if ended is False or ended is None:
         return None
     if isinstance(ended, (list, tuple)):
         return assistant(*ended) if ended else None
     return assistant(ended if isinstance(ended, str) and ended else ENDED)
+
+
+def _edit(inv: Invocation, frame: Frame, changes: Mapping[str, Any]) -> None:
+    """The model is to see what callbacks have changed, and it stays if its call fails or asks."""
+    if changes:
+        frame.amend("edits", changes)
+        inv.edit(dict(changes))
 
 
 # One call
@@ -193,7 +198,7 @@ def _try(inv: Invocation, frame: Frame, tries: int) -> Steps[Answer]:
         context = InvokeModelContext(
             agent,
             seen,
-            agent.system_prompt,
+            agent.system_prompt_content,
             specs,
             choice,
             inv.invocation_state,
@@ -201,7 +206,11 @@ def _try(inv: Invocation, frame: Frame, tries: int) -> Steps[Answer]:
             _projected(seen),
         )
         return (yield from wrapped_call(inv, frame, layers, context, tries))
-    return (yield from plain_call(inv, frame, agent.model, inv.seen, specs, agent.system_prompt, choice, inv))
+    return (
+        yield from plain_call(
+            inv, frame, agent.model, inv.seen, specs, agent.system_prompt_content, choice, inv, inv.sent
+        )
+    )
 
 
 def _projected(messages: list[Message]) -> int:

@@ -21,6 +21,7 @@ from graphkit_prebuilt.middleware.onion import Onion
 from graphkit_prebuilt.middleware.registry import Layer
 from graphkit_prebuilt.middleware.stages import InvokeModelStage, ModelStopReason
 from graphkit_prebuilt.models.model import Calling, call_model
+from graphkit_prebuilt.models.sent import Sent
 from graphkit_prebuilt.streaming import Metrics, Usage
 
 CANCELLED: Final = "Cancelled by user"
@@ -44,22 +45,25 @@ def wrapped_call(
 ) -> Steps[Answer]:
     """Go through the middleware of one call. What the model has said is kept, in case that a layer asks then."""
 
+    seen = context.given("messages")
+
     def inside(context: InvokeModelContext, number: int) -> Steps[ModelStopReason]:
         key, given = f"said:{tries}:{number}", context.given
         kept = frame.kept.get(key)
         if kept is not None:
             message, reason = copied(kept["message"]), kept["stop_reason"]
         else:
-            told = _Told(context.invocation_state, inv.cancel)
+            told, messages = _Told(context.invocation_state, inv.cancel), given("messages")
             message, reason = yield from plain_call(
                 inv,
                 frame,
                 context.model,
-                given("messages"),
+                messages,
                 given("tool_specs"),
                 given("system_prompt"),
                 context.tool_choice,
                 told,
+                inv.sent if messages is seen else None,  # what a layer gives, it may change in place
                 _hand_out if onion.watched or heard(inv, *SHOWN) else None,
             )
             frame.keep(key, {"message": copied(message), "stop_reason": reason})
@@ -95,13 +99,14 @@ def plain_call(
     system_prompt: SystemPrompt,
     choice: ToolChoice | None,
     told: Calling,
+    sent: Sent | None,
     show: Callable[[HookEvent], Steps[None]] | None = None,
 ) -> Steps[Answer]:
-    """Call the model. What it streams is shown to who hears it, or all of it by `show`."""
+    """Call the model. What it streams is shown to who hears it, or all of it by `show`. `sent` are the messages as
+    models were sent them, if nobody changes them in place."""
     begun = time.perf_counter()
     assembly = Assembly()
     feed = _saying(frame, assembly) if "messages" in frame.attempt.scope.listen else assembly.feed
-    sent = None if inv.is_in_hand else inv.sent
     chunks = call_model(model, messages, specs, system_prompt, choice, told, sent)
     if show is not None or heard(inv, *SHOWN):
         yield from _show(inv, Stream(chunks), feed, show)
@@ -132,11 +137,12 @@ def _take_back(inv: Invocation, frame: Frame, text: str) -> None:
     its history keep it."""
     messages = inv.messages
     if messages:
-        results = (block["toolResult"] for block in messages[-1]["content"] if "toolResult" in block)
+        last: Message = messages[-1]
+        results = (block["toolResult"] for block in last["content"] if "toolResult" in block)
         content: list[ContentBlock] = [
             {"toolResult": {**result, "content": [{"text": text}]}} for result in results
         ]
-        messages[-1]["content"] = content or [{"text": text}]
+        last["content"] = content or [{"text": text}]
         inv.hold(frame)
 
 

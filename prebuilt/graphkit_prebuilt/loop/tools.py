@@ -70,8 +70,9 @@ def block_of(message: Message, index: int) -> int:
     return [at for at, block in enumerate(message["content"]) if "toolUse" in block][index]
 
 
-def _unknown(use: ToolUse) -> ToolResult:
-    return tool_result(use["toolUseId"], "error", f"Unknown tool: {use['name']}")
+def _unknown(use: ToolUse) -> tuple[ToolResult, Exception]:
+    says = f"Unknown tool: {use['name']}"
+    return tool_result(use["toolUseId"], "error", says), LookupError(says)
 
 
 class Settling:
@@ -149,7 +150,8 @@ class Settling:
             return tool_result(use["toolUseId"], "error", cancel), None
         layers = inv.agent.middleware.of(ExecuteToolStage)
         if tool is None and not layers:
-            return _unknown(use), None
+            result, self.error = _unknown(use)
+            return result, None
         begun = time.perf_counter()
         if layers:
             result = yield from self._wrapped(layers, tool)
@@ -185,7 +187,7 @@ class Settling:
             if result is not None:
                 result = copied(result)
             elif context.tool is None:
-                result = _unknown(given)
+                result, self.error = _unknown(given)
             else:
                 state = context.invocation_state
                 shows = onion.watched or heard(inv, ToolStreamUpdateEvent)

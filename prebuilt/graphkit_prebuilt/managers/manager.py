@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from graphkit.errors import ContextWindowOverflowException
 from graphkit.frame import current
-from graphkit_prebuilt.hooks.catalogue import AfterInvocationEvent, AfterModelCallEvent
+from graphkit_prebuilt.hooks.catalogue import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent
 from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.loop.invocation import Invocation, invocation_of
 
 __all__ = ["ConversationManager", "NullConversationManager"]
+
+SHARE: Final = 0.7
+"""Of what a model can read: from here on a conversation is made smaller in advance."""
+READABLE: Final = 200_000
+"""Tokens that a model can read that does not say how many."""
+_log = logging.getLogger(__name__)
 
 KEPT_AS: Final = "conversation_manager"
 """The key in the channel `plugins` under which the state of a manager is kept."""
@@ -27,16 +34,23 @@ class ConversationManager(ABC):
     `agent.messages`, in any way. What `get_state()` returns is kept with the conversation when it has changed, and
     given to `restore_from_session` in another process, or when the object turns to another conversation. Behaviour:
     Strands' `ConversationManager`.
+
+    With `proactive_compression` it reduces before a call of the model, too, that would probably take 0.7 of what the
+    model can read, or `{"compression_threshold": share}` of it; what that raises is logged, and the call is made. What
+    the model can read is `context_window_limit` in its settings, in tokens (else 200,000). Raises `ValueError` for a
+    share that is none.
     """
 
     removed_message_count: int = 0
     """How many messages of the user and the model were taken away from the conversation that was managed last."""
 
+    _threshold: float | None = None
     _manages: str | None = None
     _unused: dict[str, Any] | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, *, proactive_compression: bool | Mapping[str, Any] | None = None) -> None:
         self.removed_message_count = 0
+        self._threshold = _share(proactive_compression)
 
     @abstractmethod
     def apply_management(self, agent: Any, **kwargs: Any) -> None:
@@ -56,8 +70,24 @@ class ConversationManager(ABC):
             raise ValueError(f"{state!r:.200} is not the state of a {type(self).__name__}")
         self.removed_message_count = state["removed_message_count"]
 
+    def state_in(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Its state of the conversation that these channels hold."""
+        if self._unused is None:
+            self._unused = self.get_state()
+        kept: dict[str, Any] | None = (values.get("plugins") or {}).get(KEPT_AS)
+        if kept is None or kept.get("__name__") != self._unused.get("__name__"):
+            return self._unused  # a new conversation, or one that another manager had
+        return kept
+
+    def handed_over(self, state: dict[str, Any]) -> dict[str, Any]:
+        """By channel, what is to be stored so that it goes on with a state; it then asks for it before it manages."""
+        self._manages = None
+        return {"plugins": {KEPT_AS: state}}
+
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Register the two callbacks. One that overrides it calls this too."""
+        """Register its callbacks. One that overrides it calls this too."""
+        if self._threshold is not None:
+            registry.add_callback(BeforeModelCallEvent, self._before_a_large_call)
         registry.add_callback(
             AfterInvocationEvent, self._after_invocation, order=HookOrder.SDK_FIRST, when=self._is_due
         )
@@ -85,17 +115,22 @@ class ConversationManager(ABC):
             return
         event.retry = True
 
+    def _before_a_large_call(self, event: BeforeModelCallEvent) -> None:
+        share = (event.projected_input_tokens or 0) / _readable(event.agent.model)
+        if self._threshold is None or share < self._threshold:
+            return
+        try:
+            self._managed(event.agent, lambda: self.reduce_context(event.agent))
+        except Exception:
+            _log.warning("the conversation was not made smaller before a large call", exc_info=True)
+
     def _managed(self, agent: Any, manage: Callable[[], None]) -> None:
         """Manage with the state that is kept with the conversation, and keep what becomes of it."""
         request, frame = invocation_of(agent), current.get()
         if request is None or frame is None:
             manage()
             return
-        if self._unused is None:
-            self._unused = self.get_state()
-        kept = (request.values.get("plugins") or {}).get(KEPT_AS)
-        if kept is None or kept.get("__name__") != self._unused.get("__name__"):
-            kept = self._unused  # a new conversation, or one that another manager had
+        kept = self.state_in(request.values)
         if self._manages != request.thread_id:
             self._manages = request.thread_id
             if self.get_state() != kept:
@@ -117,6 +152,22 @@ class NullConversationManager(ConversationManager):
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         pass
+
+
+def _share(given: Any) -> float | None:
+    if given is None or given is False:
+        return None
+    share = SHARE if given is True else given.get("compression_threshold", SHARE)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise ValueError(f"compression_threshold must be a share above 0 and up to 1, not {share!r}")
+    return float(share)
+
+
+def _readable(model: Any) -> int:
+    """How many tokens a model can read."""
+    settings = model.get_config()
+    limit = settings.get("context_window_limit") if isinstance(settings, Mapping) else None
+    return getattr(model, "context_window_limit", None) or limit or READABLE
 
 
 def _has_overflowed(invocation: Invocation) -> bool:

@@ -39,8 +39,9 @@ class SlidingWindowConversationManager(ConversationManager):
         *,
         per_turn: bool | int = False,
         pin_first: int | None = None,
+        proactive_compression: bool | Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(proactive_compression=proactive_compression)
         if isinstance(window_size, bool) or not isinstance(window_size, int) or window_size < 0:
             raise ValueError(f"window_size must be a number of messages, 0 or more, not {window_size!r}")
         if not isinstance(per_turn, bool) and (not isinstance(per_turn, int) or per_turn < 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 
 from graphkit.drivers.pools import in_thread
@@ -43,7 +44,8 @@ class SummarizingConversationManager(ConversationManager):
     The part is `summary_ratio` of the messages (0.1 to 0.8), but never the last `preserve_recent_messages` nor the
     first `pin_first`; calls stay with their results. The summary is a user's message. It is written by the agent's own
     model, called directly with `summarization_system_prompt`, or by `summarization_agent`, in a conversation of its
-    own: giving both is a `ValueError`. Nothing is done before there is an overflow. Behaviour: Strands'.
+    own: giving both is a `ValueError`. Without `proactive_compression` nothing is done before there is an overflow.
+    Behaviour: Strands'.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class SummarizingConversationManager(ConversationManager):
         summarization_system_prompt: str | None = None,
         *,
         pin_first: int | None = None,
+        proactive_compression: bool | Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(proactive_compression=proactive_compression)
         if summarization_agent is not None and summarization_system_prompt is not None:
             raise ValueError(
                 "summarization_agent and summarization_system_prompt were both given; an agent has its own prompt"

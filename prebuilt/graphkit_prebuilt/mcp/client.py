@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import finalize
 
 from graphkit.drivers.loops import submit_to_loop
 from graphkit.errors import MCPClientInitializationError
 from graphkit_prebuilt.content import ToolResult
 from graphkit_prebuilt.loop.steps import Call, Steps
+from graphkit_prebuilt.mcp.address import Address
 from graphkit_prebuilt.mcp.connection import LOOP, Connection, wait_for, wait_on_loop
 from graphkit_prebuilt.mcp.elicitation import AskingCall, Questions
 from graphkit_prebuilt.mcp.filters import ToolFilters, checked_filters, is_wanted
+from graphkit_prebuilt.mcp.offers import Offers
 from graphkit_prebuilt.mcp.tool import MCPAgentTool
 from graphkit_prebuilt.mcp.values import content_of
 from graphkit_prebuilt.tools.box import ToolProvider
@@ -26,18 +30,14 @@ from graphkit_prebuilt.tools.values import result_of
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client.session import ElicitationFnT
+    from mcp.shared.dispatcher import ProgressFnT
     from mcp.types import (
         CallToolResult,
-        GetPromptResult,
-        ListPromptsResult,
-        ListResourcesResult,
-        ListResourceTemplatesResult,
         ListToolsResult,
-        ReadResourceResult,
         Tool,
     )
 
-T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 MCPTransport = AbstractAsyncContextManager[Any]
 """What a `transport_callable` returns: entered, it gives the streams to and from a server."""
@@ -49,13 +49,18 @@ class PaginatedList(list[MCPAgentTool]):
     pagination_token: str | None = None
 
 
-class MCPClient(ToolProvider):
+class MCPClient(Offers, ToolProvider):
     """A connection to an MCP server: `Agent(tools=[client])`, or `with client: Agent(tools=client.list_tools_sync())`.
 
     `transport_callable` opens the transport (`lambda: stdio_client(StdioServerParameters(...))`); `url` is that of a
     server over streamable HTTP, instead. `startup_timeout` is in seconds, `read_timeout_seconds` how long one request
     may take (None: as long as it takes). `prefix` is put before the tools' names, with "_"; `tool_filters` choose among
-    the tools.
+    the tools. With `continue_on_error` a server that cannot be reached gives an agent no tools, which is logged.
+
+    The server is told: with `url`, `headers` and the sign-in of `auth_provider` (an `httpx2.Auth`, as `mcp`'s own
+    providers of OAuth are) by each request; `application_name` and `application_version` when it is connected; `meta`
+    by each call. `progress_callback` is an `async def (progress, total, message)`, called with what it reports of
+    calls while they last.
 
     What the server asks in the middle of a call (elicitation) is answered by `elicitation_callback`, an
     `async def (context, params) -> ElicitResult`. With `"ask"` it becomes a question of the graph, durable as all of
@@ -68,8 +73,8 @@ class MCPClient(ToolProvider):
     again. What is no call, the lists of tools and prompts and so on, raises `MCPClientInitializationError` without a
     connection, `MCPConnectionError` if the server does not answer as it must, and `MCPError` for what it refuses.
 
-    Raises `ValueError` unless there is exactly one of `transport_callable` and `url`, and for `tool_filters` that are
-    none. Names: Strands.
+    Raises `ValueError` unless there is exactly one of `transport_callable` and `url`, for what only a `url` can be
+    told, and for `tool_filters` that are none. Names: Strands.
     """
 
     def __init__(
@@ -77,19 +82,31 @@ class MCPClient(ToolProvider):
         transport_callable: Callable[[], MCPTransport] | None = None,
         *,
         url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        auth_provider: Any = None,
         startup_timeout: float = 30,
         tool_filters: ToolFilters | None = None,
         prefix: str | None = None,
+        application_name: str | None = None,
+        application_version: str | None = None,
+        continue_on_error: bool = False,
         elicitation_callback: ElicitationFnT | Literal["ask"] | None = None,
+        progress_callback: ProgressFnT | None = None,
+        meta: Mapping[str, Any] | None = None,
         read_timeout_seconds: float | timedelta | None = None,
         mode: str | None = None,
     ) -> None:
-        if (transport_callable is None) == (url is None):
-            raise ValueError("an MCPClient needs either transport_callable or url=")
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise ValueError(f"url= of an MCPClient begins with http:// or https://, not {url!r}")
-        self._transport_callable = transport_callable
-        self._url = url
+        self._address = Address(
+            transport=transport_callable,
+            url=url,
+            headers=headers,
+            auth=auth_provider,
+            name=application_name,
+            version=application_version,
+        )
+        self._continue_on_error = continue_on_error
+        self._progress = progress_callback
+        self._meta = meta
         self._startup_timeout = startup_timeout
         self._filters = checked_filters(tool_filters)
         self._prefix = prefix
@@ -99,6 +116,8 @@ class MCPClient(ToolProvider):
         self._questions = Questions()
         self._opening = threading.RLock()
         self._connection: Connection | None = None
+        self._consumers: set[Any] = set()
+        self._is_theirs = False  # whether the connection was opened for them
 
     def __enter__(self) -> Self:
         return self.start()
@@ -125,13 +144,25 @@ class MCPClient(ToolProvider):
     ) -> None:
         """End the connection, if there is one. It can be started again."""
         with self._opening:
-            connection, self._connection = self._connection, None
+            connection, self._is_theirs, self._connection = self._connection, False, None
         if connection is not None:
             connection.close()
 
     async def load_tools(self, **kwargs: Any) -> Sequence[MCPAgentTool]:
         """The tools of the server; connects, if need be."""
         return await asyncio.to_thread(self._loaded)
+
+    def add_consumer(self, consumer_id: Any, **kwargs: Any) -> None:
+        """An agent has the tools."""
+        with self._opening:
+            self._consumers.add(consumer_id)
+
+    def remove_consumer(self, consumer_id: Any, **kwargs: Any) -> None:
+        """It has them no more; the last one ends the connection, if it was opened for them."""
+        with self._opening:
+            self._consumers.discard(consumer_id)
+            if self._is_theirs and not self._consumers:
+                self.stop()
 
     def list_tools_sync(
         self,
@@ -153,9 +184,13 @@ class MCPClient(ToolProvider):
         name: str,
         arguments: dict[str, Any] | None = None,
         read_timeout_seconds: float | timedelta | None = None,
+        meta: Mapping[str, Any] | None = None,
+        progress_callback: ProgressFnT | None = None,
     ) -> ToolResult:
-        """Call a tool without an agent. The server can ask nothing then, unless there is a callback."""
-        call = self._call(self._connected(), name, arguments or {}, timeout=_seconds(read_timeout_seconds))
+        """Call a tool without an agent. The server can ask nothing then, unless there is a callback. What is given for
+        this call counts instead of the client's own."""
+        told = self._told(read_timeout_seconds, meta, progress_callback)
+        call = self._call(self._connected(), name, arguments or {}, told)
         return result_of(content_of(wait_for(submit_to_loop(call, LOOP))), tool_use_id)
 
     async def call_tool_async(
@@ -164,60 +199,43 @@ class MCPClient(ToolProvider):
         name: str,
         arguments: dict[str, Any] | None = None,
         read_timeout_seconds: float | timedelta | None = None,
+        meta: Mapping[str, Any] | None = None,
+        progress_callback: ProgressFnT | None = None,
     ) -> ToolResult:
         """`call_tool_sync` on the running event loop."""
         connection = await asyncio.to_thread(self._connected)
-        call = self._call(connection, name, arguments or {}, timeout=_seconds(read_timeout_seconds))
+        told = self._told(read_timeout_seconds, meta, progress_callback)
+        call = self._call(connection, name, arguments or {}, told)
         return result_of(content_of(await wait_on_loop(submit_to_loop(call, LOOP))), tool_use_id)
-
-    def list_prompts_sync(self, pagination_token: str | None = None) -> ListPromptsResult:
-        """A page of the server's prompts, as `mcp` has it: the first one, or that of a result's `next_cursor`."""
-        return self._answer(
-            "a request for its prompts", lambda mcp: mcp.list_prompts(cursor=pagination_token)
-        )
-
-    def get_prompt_sync(self, prompt_id: str, args: dict[str, Any]) -> GetPromptResult:
-        """The messages of a prompt of this name."""
-        return self._answer(f"a request for {prompt_id!r}", lambda mcp: mcp.get_prompt(prompt_id, args))
-
-    def list_resources_sync(self, pagination_token: str | None = None) -> ListResourcesResult:
-        """A page of what the server has to be read, as `list_prompts_sync`."""
-        return self._answer(
-            "a request for its resources", lambda mcp: mcp.list_resources(cursor=pagination_token)
-        )
-
-    def list_resource_templates_sync(
-        self, pagination_token: str | None = None
-    ) -> ListResourceTemplatesResult:
-        """A page of the patterns of such addresses, as `list_prompts_sync`."""
-        return self._answer(
-            "a request for its resource templates",
-            lambda mcp: mcp.list_resource_templates(cursor=pagination_token),
-        )
-
-    def read_resource_sync(self, uri: Any) -> ReadResourceResult:
-        """What is at this address at the server, a text or pydantic's `AnyUrl`."""
-        return self._answer(f"a request for {uri}", lambda mcp: mcp.read_resource(str(uri)))
 
     # --- For its tools --------------------------------------------------------------------------------------
 
     def calling(self, name: str, arguments: dict[str, Any]) -> Steps[AskingCall]:
         """The steps to a call of a tool that has not begun."""
         connection = yield Call(self._connected, blocks=True)
-        return AskingCall(lambda call: self._call(connection, name, arguments, call))
+        return AskingCall(lambda call: self._call(connection, name, arguments, self._told(), call))
+
+    def _told(
+        self, timeout: Any = None, meta: Mapping[str, Any] | None = None, progress: ProgressFnT | None = None
+    ) -> dict[str, Any]:
+        """What goes with a call, by the keywords of `mcp`."""
+        sent = self._meta if meta is None else meta
+        return {
+            "read_timeout_seconds": _seconds(timeout) or self._timeout,
+            "progress_callback": progress or self._progress,
+            "meta": None if sent is None else dict(sent),
+        }
 
     async def _call(
         self,
         connection: Connection,
         name: str,
         arguments: dict[str, Any],
+        told: Mapping[str, Any],
         call: AskingCall | None = None,
-        timeout: float | None = None,
     ) -> CallToolResult:
-        seconds = timeout or self._timeout
-
         def request(client: Client) -> Coroutine[Any, Any, CallToolResult]:
-            return client.call_tool(name, arguments, read_timeout_seconds=seconds)
+            return client.call_tool(name, arguments, **told)
 
         what = f"a call of {name!r}"
         if self._callback != "ask" or self._mode != "legacy":
@@ -228,9 +246,6 @@ class MCPClient(ToolProvider):
                 return await connection.ask(what, request)
             finally:
                 self._questions.call = None
-
-    def _answer(self, what: str, request: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        return wait_for(submit_to_loop(self._connected().ask(what, request), LOOP))
 
     async def _listed(self, connection: Connection, cursor: str | None) -> list[Tool]:
         found: list[Tool] = []
@@ -244,7 +259,14 @@ class MCPClient(ToolProvider):
     def _loaded(self) -> list[MCPAgentTool]:
         with self._opening:
             if self._connection is None:
-                self.start()
+                try:
+                    self.start()
+                    self._is_theirs = True
+                except MCPClientInitializationError as error:
+                    if not self._continue_on_error:
+                        raise
+                    _log.warning("its tools are left out: %s", error)
+                    return []
         return self.list_tools_sync()
 
     def _connected(self) -> Connection:
@@ -260,27 +282,19 @@ class MCPClient(ToolProvider):
             return self._connection
 
     def _opened(self) -> Connection:
-        connection = Connection(
-            self._made, f"MCP server {self._url or 'over its transport'}", self._startup_timeout
-        )
-        connection.open()
-        return connection
-
-    def _made(self) -> Client:
-        try:
-            from mcp import Client
-        except ImportError as error:
-            raise ImportError(
-                "MCPClient needs the package mcp: pip install 'graphkit-engine[mcp]'"
-            ) from error
+        """A connection. It does not know the client, so that one that nobody has stopped can become garbage, and then
+        ends it."""
         callback: Any = self._questions if self._callback == "ask" else self._callback
-        server: Any = self._url if self._transport_callable is None else self._transport_callable()
-        return Client(
-            server,
+        make = partial(
+            self._address.client,
             mode=self._mode,
             elicitation_callback=callback,
             read_timeout_seconds=self._timeout,
         )
+        connection = Connection(make, str(self._address), self._startup_timeout)
+        connection.open()
+        finalize(self, connection.leave).atexit = False
+        return connection
 
 
 async def _page(cursor: str | None, client: Client) -> ListToolsResult:

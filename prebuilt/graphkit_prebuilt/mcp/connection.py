@@ -82,9 +82,14 @@ class Connection:
 
     def close(self) -> None:
         """End the session, and wait until it has ended."""
+        self.leave()
         if self._served is not None:
-            self._served.loop.call_soon_threadsafe(self._end.set)
             self._served.exception()
+
+    def leave(self) -> None:
+        """Let the session end. Waits for nothing and nobody, and may be called by the garbage collector."""
+        if self._served is not None and not self._served.loop.is_closed():
+            self._served.loop.call_soon_threadsafe(self._end.set)
 
     async def ask(self, what: str, request: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """What the server answers to a request; `what` is the request in words.

@@ -115,7 +115,8 @@ class Onion:
 
     def _through(self, index: int, context: Any) -> Out:
         """One layer."""
-        layer, opened = self.layers[index], list[Events]()
+        layer = self.layers[index]
+        opened: list[Events] = []
         try:
             out = layer.wrap(context, partial(Inward, self, index + 1, opened))
             if isinstance(out, AsyncIterator):
@@ -206,7 +207,8 @@ class Onion:
 
     async def _events(self, index: int, context: Any) -> Events:
         """What is inside of an async layer: its events, and then its result."""
-        out, opened = self._enter(index, context), list[Stream]()
+        out = self._enter(index, context)
+        opened: list[Stream] = []
         try:
             item: Any = out.send(None)
             while True:

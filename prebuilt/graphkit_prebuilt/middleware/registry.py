@@ -35,6 +35,9 @@ class MiddlewareRegistry:
         self._layers: dict[MiddlewareStage[Any, Any, Any], tuple[Layer, ...]] = {}
         self._adding = threading.Lock()
 
+    def __bool__(self) -> bool:
+        return bool(self._layers)
+
     def of(self, stage: MiddlewareStage[Any, Any, Any]) -> Sequence[Layer]:
         """The layers of a stage, the outermost first; none if nobody wraps it."""
         return self._layers.get(stage, ())

@@ -6,8 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from operator import is_, itemgetter
-from threading import Event, Lock
+from threading import Event
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -17,9 +16,9 @@ from graphkit.errors import (
     ModelThrottledException,
     StructuredOutputException,
 )
+from graphkit_checkpoint.watched import copied
 from graphkit_prebuilt.assembly import Assembly
 from graphkit_prebuilt.content import (
-    ContentBlock,
     Message,
     SystemContentBlock,
     SystemPrompt,
@@ -29,6 +28,7 @@ from graphkit_prebuilt.content import (
     texts,
     tool_uses,
 )
+from graphkit_prebuilt.models.sent import Sent, as_sent
 from graphkit_prebuilt.streaming import StreamEvent
 
 if TYPE_CHECKING:
@@ -118,63 +118,6 @@ def known(error: Exception) -> Exception:
     return error
 
 
-class Sent:
-    """What models were sent of a conversation that nobody changes in place: the next call of one is sent most of it
-    again, so that it costs what was said since.
-
-    Of a message a model sees role and content: what else we keep with it is not for a provider. Nor are texts of the
-    assistant without a word, which providers refuse."""
-
-    __slots__ = ("_contents", "_known", "_lock", "_made", "_said")
-
-    def __init__(self) -> None:
-        self._known: list[Message] = []
-        self._contents: list[Any] = []
-        self._made: list[Message] = []
-        self._said: list[Message] = []
-        self._lock = Lock()
-
-    def of(self, messages: list[Message]) -> list[Message]:
-        """These messages as a model sees them: a list of its own, of dicts that are not ours, with the contents that
-        we have. Messages and contents are known again by their identity."""
-        with self._lock:
-            known, contents, made, said = self._known, self._contents, self._made, self._said
-            if (
-                len(known) > len(messages)
-                or not all(map(is_, known, messages))
-                or not all(map(is_, contents, map(_CONTENT, messages)))
-            ):
-                for kept in (known, contents, made, said):
-                    kept.clear()
-            # A model may do with its dicts what it likes; to copy them for each call costs more than to look.
-            if said != made:
-                said[:] = map(dict.copy, made)  # type: ignore[arg-type]
-            new = messages[len(known) :]
-            known += new
-            contents += map(_CONTENT, new)
-            made += map(_as_sent, new)
-            said += map(dict.copy, made[len(said) :])  # type: ignore[arg-type]
-            return list(said)
-
-
-def _as_sent(message: Message) -> Message:
-    role, content = message["role"], message["content"]
-    return {"role": role, "content": _worded(content) if role == "assistant" else content}
-
-
-_CONTENT: Final = itemgetter("content")
-WORDLESS: Final = "(no answer)"
-"""What a model is told of an answer without a word."""
-
-
-def _worded(content: list[ContentBlock]) -> list[ContentBlock]:
-    """An answer without its texts without a word."""
-    for block in content:
-        if "text" in block and not block["text"].strip():
-            return [each for each in content if each.get("text", "-").strip()] or [{"text": WORDLESS}]
-    return content or [{"text": WORDLESS}]
-
-
 class Calling(Protocol):
     """What a model is told of the request that calls it."""
 
@@ -197,7 +140,7 @@ def call_model(
 
     `sent` is what was sent of the conversation before, if that is of use.
     """
-    said = (Sent() if sent is None else sent).of(messages)
+    said = [copied(as_sent(message)) for message in messages] if sent is None else sent.of(messages)
     text: str | None = None
     blocks: list[SystemContentBlock] | None = None
     if not system_prompt:
@@ -205,7 +148,7 @@ def call_model(
     elif isinstance(system_prompt, str):
         text, blocks = system_prompt, [{"text": system_prompt}]
     else:
-        text, blocks = "\n".join(texts(system_prompt)), list(system_prompt)
+        text, blocks = "\n".join(texts(system_prompt)) or None, list(system_prompt)
     takes = _keywords(getattr(model.stream, "__func__", model.stream))
     keywords: dict[str, Any] = {}
     if tool_choice is not None and "tool_choice" in takes:

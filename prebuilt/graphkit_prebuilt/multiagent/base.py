@@ -17,6 +17,7 @@ from graphkit_prebuilt.hooks.registry import HookRegistry
 from graphkit_prebuilt.host import Host
 from graphkit_prebuilt.host_thread import Within
 from graphkit_prebuilt.limits import ENDLESS
+from graphkit_prebuilt.loop.invocation import invocation_of
 from graphkit_prebuilt.loop.steps import Steps, blocking
 from graphkit_prebuilt.multiagent.describing import Members, Way
 from graphkit_prebuilt.multiagent.events import MultiAgentInitializedEvent
@@ -29,7 +30,9 @@ from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult
 from graphkit_prebuilt.multiagent.state import MultiAgentState
 from graphkit_prebuilt.multiagent.thread import TeamThread
 from graphkit_prebuilt.multiagent.turns import Choice, Turn
+from graphkit_prebuilt.multiagent.waiting import only_awaits
 from graphkit_prebuilt.plugins import MultiAgentPlugin, attach_to_team
+from graphkit_prebuilt.state import AgentState
 from graphkit_prebuilt.threads import Threads
 from graphkit_prebuilt.tools.teams import TeamAsTool
 
@@ -117,6 +120,12 @@ class MultiAgentBase(Host[TeamThread]):
             for other in self.nodes:
                 yield Way(name, other, conditional=True)
 
+    def state_of(
+        self, values: Mapping[str, Any], live: Mapping[str, NodeResult], app: AgentState
+    ) -> MultiAgentState:
+        """Where a turn stands by its channels, as everybody is shown it."""
+        return MultiAgentState(self.nodes, values, live, app)
+
     def prepare(self, call: NodeCall, request: Any) -> None:
         """The request of an agent (a `NestedRequest`) is about to run in its node."""
 
@@ -146,7 +155,8 @@ class MultiAgentBase(Host[TeamThread]):
         the turn can be gone on with by `team()`: nothing that has finished runs again. A limit that is reached and a
         node that takes too long raise nothing: the result has the status `FAILED`, and the reason.
         """
-        return self._request(task, invocation_state, thread_id, kwargs).run()
+        request = self._request(task, invocation_state, thread_id, kwargs)
+        return request.run_on_loop() if only_awaits(self) else request.run()
 
     invoke = __call__
 
@@ -250,8 +260,12 @@ class MultiAgentBase(Host[TeamThread]):
 
     @property
     def state(self) -> MultiAgentState:
-        """Where the orchestrator's own thread stands."""
-        return self.thread().state
+        """Where the turn that runs here stands, else the orchestrator's own thread."""
+        running = invocation_of(self)
+        if running is not None and running.values:
+            state: MultiAgentState = running.state(running.values)
+            return state
+        return self._here.state
 
     @property
     def graph(self) -> CompiledGraph:
@@ -279,7 +293,7 @@ class MultiAgentBase(Host[TeamThread]):
         admits: bool = True,
         name: str | None = None,
     ) -> CompiledGraph:
-        key = opens, closes, apart, admits, checkpointer is True, name
+        key = opens, closes, apart, admits, checkpointer is True, name, self.node_timeout
         graph = self._graphs.get(key)
         if graph is None:
             program = program_of(self, opens=opens, closes=closes, admits=admits)

@@ -52,7 +52,7 @@ class AgentExecutor(Executor):
         except BaseException:
             Used.until_now(call.frame, request).keep(call.frame)
             raise
-        call.said = request.said
+        call.request = request
         used = Used.of(call.frame, request)
         return NodeResult(
             result=result,

@@ -176,7 +176,8 @@ class Graph(MultiAgentBase):
 
     def _open(self, target: str, turn: Turn) -> Steps[list[str]]:
         """The sources that have been completed, and from which an edge is open, in the order of the nodes."""
-        state, found = turn.state, list[str]()
+        state = turn.state
+        found: list[str] = []
         for edge in self._into[target]:
             if edge.source in found or not state.is_completed(edge.source):
                 continue

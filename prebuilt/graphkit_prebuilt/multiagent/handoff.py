@@ -78,7 +78,8 @@ class HandoffTool(StepTool):
                 f"'context' must be a JSON object whose keys say something, not {context!r:.200}"
             )
         try:
-            json.dumps(context)
+            if context:
+                json.dumps(context)
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"'context' cannot be written as JSON: {error}") from error
         return Handoff(target, message, context)

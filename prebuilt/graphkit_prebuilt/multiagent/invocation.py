@@ -84,7 +84,7 @@ class TeamInvocation:
             else:
                 pairs[key] = value
 
-        return MultiAgentState(self.source.nodes, values, self.live, AgentState.over(lambda: pairs, write))
+        return self.source.state_of(values, self.live, AgentState.over(lambda: pairs, write))
 
     def spent(self, values: Mapping[str, Any]) -> int:
         """The milliseconds that the turn has taken so far, without those in which answers were waited for."""

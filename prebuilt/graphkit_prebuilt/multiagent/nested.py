@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from graphkit.compiled import CompiledGraph
 from graphkit.engine.request import End
 from graphkit.engine.updates import Beginning
+from graphkit.frame import running
 from graphkit_prebuilt.content import Message
 from graphkit_prebuilt.conversation import HEAD, copied, view
 from graphkit_prebuilt.hooks.event import BaseHookEvent
+from graphkit_prebuilt.host_thread import Within
 from graphkit_prebuilt.limits import ENDLESS
 from graphkit_prebuilt.loop.program import Heard, program_of
 from graphkit_prebuilt.loop.steps import Either, Steps
@@ -108,7 +110,17 @@ class NestedRequest(AgentRequest):
             given = Beginning(given, copied(self.agent.begins_with))
         graph = nested_graph(who, self.agent.tool_executor.in_order, self.keeps, self.agent.store, self.name)
         self.thread.begin(self.invocation, inside=True)
+        past = running("the request of an agent").attempt.past
+        if past is not None and past.asked:
+            self.invocation.recorded = self._recorded
         return graph, given, {}, {"context": self.invocation}
+
+    def _recorded(self) -> Mapping[str, Any]:
+        """In a task of the agent: its channels, with what was recorded of the superstep."""
+        scope = running("agent.state").attempt.scope
+        thread = self.agent.thread_within(scope.thread_id, Within(scope.live.saver, scope.namespace))
+        values: Mapping[str, Any] = thread.snapshot.values
+        return values
 
 
 @lru_cache(maxsize=256)

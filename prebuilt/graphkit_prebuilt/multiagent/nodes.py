@@ -16,6 +16,7 @@ from graphkit_prebuilt.multiagent.state import MultiAgentState
 if TYPE_CHECKING:
     from graphkit_prebuilt.multiagent.base import MultiAgentBase
     from graphkit_prebuilt.multiagent.invocation import TeamInvocation
+    from graphkit_prebuilt.multiagent.nested import NestedRequest
 
 Join = Literal["any", "all"]
 
@@ -54,8 +55,7 @@ class Visit:
 @dataclass(slots=True, kw_only=True, eq=False)
 class NodeCall:
     """One execution of a node while it lasts. `input` is what it is given, `writes` what it adds to the channels
-    beside its result. `said` is the conversation of its agent, when that has
-    ended."""
+    beside its result. `request` is that of its agent, when it has ended."""
 
     inv: TeamInvocation
     frame: Frame
@@ -64,11 +64,16 @@ class NodeCall:
     state: MultiAgentState
     input: list[ContentBlock] = field(default_factory=list)
     writes: dict[str, Any] = field(default_factory=dict)
-    said: Sequence[Message] = ()
+    request: NestedRequest | None = None
 
     @property
     def team(self) -> MultiAgentBase:
         return self.inv.source
+
+    @property
+    def said(self) -> Sequence[Message]:
+        """The conversation of its agent, when that has ended."""
+        return () if self.request is None else self.request.said
 
 
 class Executor(ABC):

@@ -40,7 +40,7 @@ def result_of(
     places = {name: place for place, name in enumerate(inv.source.nodes)}
     return inv.source.result_type.of(
         inv.source,
-        status=Status.HALTED if halts else Status.INTERRUPTED if interrupts else state.status,
+        status=status_of(values, interrupts),
         results=dict(sorted(results.items(), key=lambda item: places.get(item[1].node, 0))),
         accumulated_usage=state.accumulated_usage,
         accumulated_metrics=state.accumulated_metrics,
@@ -52,6 +52,21 @@ def result_of(
         reason=outcome.get("reason"),
         invocation_state=inv.invocation_state,
     )
+
+
+def status_of(values: Mapping[str, Any], interrupts: Sequence[Interrupt]) -> Status:
+    """How a turn stands that has left the channels like this, and these questions open."""
+    if halts_in(interrupts):
+        return Status.HALTED
+    if interrupts:
+        return Status.INTERRUPTED
+    ended = values.get("outcome")
+    if ended is not None:
+        return Status(ended["status"])
+    failed = Status.FAILED.value
+    if any(result["status"] == failed for result in (values.get("results") or {}).values()):
+        return Status.FAILED
+    return Status.EXECUTING if values else Status.PENDING
 
 
 def _by_node(

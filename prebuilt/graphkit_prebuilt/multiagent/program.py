@@ -24,7 +24,7 @@ from graphkit.constants import START, TAG_HIDDEN
 from graphkit.engine.program import Callee, NodeSpec, Program, Seen, Shape, Vocabulary
 from graphkit.errors import NodeTimeoutError
 from graphkit.frame import Frame, running
-from graphkit.types import Interrupt
+from graphkit.types import Interrupt, TimeoutPolicy
 from graphkit_prebuilt.halting import carry_out, questions_in
 from graphkit_prebuilt.log import Keyed
 from graphkit_prebuilt.loop import steps
@@ -53,6 +53,7 @@ def program_of(team: MultiAgentBase, *, opens: bool, closes: bool, admits: bool 
         nodes[name] = _node(team, name, execute, sees_state=True)
         nodes[name].handler = _callee(team, name, time_out)
         nodes[name].handles = NodeTimeoutError
+        nodes[name].timeout = TimeoutPolicy.coerce(team.node_timeout)
     return Program(
         name=team.id,
         channels=channels,

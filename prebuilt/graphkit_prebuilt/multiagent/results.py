@@ -65,7 +65,7 @@ class Status(Enum):
     HALTED = "halted"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class NodeResult:
     """What the last execution of the node `node` came to.
 
@@ -76,13 +76,13 @@ class NodeResult:
     """
 
     result: AgentResult | MultiAgentResult | Exception
-    node: str = ""
-    status: Status = Status.PENDING
     execution_time: int = 0
+    status: Status = Status.PENDING
     accumulated_usage: Usage = field(default_factory=no_usage)
     accumulated_metrics: Metrics = field(default_factory=no_metrics)
     execution_count: int = 0
     interrupts: list[Interrupt] = field(default_factory=list)
+    node: str = ""
 
     def __str__(self) -> str:
         return str(self.result)
@@ -126,7 +126,7 @@ class NodeResult:
         )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class MultiAgentResult(Halted):
     """What a turn of an orchestrator came to.
 

@@ -140,12 +140,12 @@ def _chosen(inv: TeamInvocation, turn: Turn) -> Steps[Choice]:
 
 
 def _timeout(inv: TeamInvocation, spent: int) -> float | None:
-    """The seconds that a node has: its own, or what is left of the turn's."""
+    """The seconds that are left of the turn; None if they do not bound a node more than its own timeout does."""
     team = inv.source
-    limits = [team.node_timeout] if team.node_timeout is not None else []
-    if team.execution_timeout is not None:
-        limits.append(team.execution_timeout - spent / 1000)
-    return min(limits) if limits else None
+    if team.execution_timeout is None:
+        return None
+    left = team.execution_timeout - spent / 1000
+    return None if team.node_timeout is not None and team.node_timeout <= left else left
 
 
 def visits_in(sends: Iterable[Mapping[str, Any]]) -> list[Visit]:

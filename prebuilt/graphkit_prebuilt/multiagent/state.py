@@ -49,6 +49,9 @@ class MultiAgentState:
     turn. Names: Strands'.
     """
 
+    resting: Status | None = None
+    """Its status, where it is looked at while no turn runs."""
+
     def __init__(
         self,
         nodes: Mapping[str, Node],
@@ -93,6 +96,8 @@ class MultiAgentState:
 
     @property
     def status(self) -> Status:
+        if self.resting is not None:
+            return self.resting
         ended = self.values.get("outcome")
         return Status.EXECUTING if ended is None else Status(ended["status"])
 
@@ -115,6 +120,16 @@ class MultiAgentState:
     @property
     def _totals(self) -> Mapping[str, Any]:
         return self.values.get("totals") or {}
+
+    @property
+    def execution_time(self) -> int:
+        """The milliseconds that the turn had taken when this was stored, without those of waiting for answers."""
+        return int(self.values.get("spent") or 0)
+
+    @property
+    def total_nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
 
     @property
     def completed_nodes(self) -> list[Node]:

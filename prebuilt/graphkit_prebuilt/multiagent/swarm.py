@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from graphkit_prebuilt.agent import DEFAULT_NAME, Agent
 from graphkit_prebuilt.content import ContentBlock
@@ -16,7 +16,9 @@ from graphkit_prebuilt.multiagent.members import member
 from graphkit_prebuilt.multiagent.nodes import Node, NodeCall, Visit
 from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status
 from graphkit_prebuilt.multiagent.state import MultiAgentState
+from graphkit_prebuilt.multiagent.swarm_state import SHARED, SharedContext, SwarmState
 from graphkit_prebuilt.multiagent.turns import Choice, Turn
+from graphkit_prebuilt.state import AgentState
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,6 +134,20 @@ class Swarm(MultiAgentBase):
                 return f"repetitive handoffs: only {unique} different nodes in the last {window} executions"
         return None
 
+    def state_of(
+        self, values: Mapping[str, Any], live: Mapping[str, NodeResult], app: AgentState
+    ) -> SwarmState:
+        return SwarmState(self.nodes, values, live, app, self.entry_point)
+
+    @property
+    def state(self) -> SwarmState:
+        return cast(SwarmState, super().state)
+
+    @property
+    def shared_context(self) -> SharedContext:
+        """That of its `state`."""
+        return self.state.shared_context
+
     def prepare(self, call: NodeCall, request: Any) -> None:
         tool = self._tools[call.node.node_id]
         request.invocation.extra = {tool.tool_name: tool}
@@ -186,10 +202,6 @@ class Swarm(MultiAgentBase):
                 f"If one of them should go on with the task, call {HANDOFF}. If you do not, your answer ends it."
             )
         return known
-
-
-SHARED = "shared:"
-"""What a member has shared is kept under this and its id."""
 
 
 def _members(given: Any) -> dict[str, Node]:

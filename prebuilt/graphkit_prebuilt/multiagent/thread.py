@@ -9,7 +9,7 @@ from graphkit_prebuilt.directive import ResumeDirective, Way, way_of_team
 from graphkit_prebuilt.halting import Halt
 from graphkit_prebuilt.host_thread import HostThread, Within
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
-from graphkit_prebuilt.multiagent.outcome import result_of
+from graphkit_prebuilt.multiagent.outcome import result_of, status_of
 from graphkit_prebuilt.multiagent.state import MultiAgentState
 
 if TYPE_CHECKING:
@@ -81,7 +81,11 @@ class TeamThread(HostThread):
     @property
     def state(self) -> MultiAgentState:
         """Where its last turn stands."""
-        return TeamInvocation(source=self.team).state(self.snapshot.values)
+        snapshot = self.snapshot
+        state = TeamInvocation(source=self.team).state(snapshot.values)
+        if not self.is_running:
+            state.resting = status_of(snapshot.values, snapshot.interrupts)
+        return state
 
     @property
     def result(self) -> Any:

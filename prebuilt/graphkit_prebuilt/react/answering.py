@@ -15,8 +15,9 @@ from graphkit_prebuilt.assembly import Assembly
 from graphkit_prebuilt.content import Message, SystemContentBlock, ToolChoiceToolDict, ToolSpec, tool_uses
 from graphkit_prebuilt.loop.steps import Steps, Stream
 from graphkit_prebuilt.models.langchain import sent, tool_of
-from graphkit_prebuilt.models.model import Sent, call_model
+from graphkit_prebuilt.models.model import call_model
 from graphkit_prebuilt.models.resolve import resolve_model
+from graphkit_prebuilt.models.sent import Sent
 from graphkit_prebuilt.react.converse import converse_of
 from graphkit_prebuilt.react.langchain import invoked
 from graphkit_prebuilt.react.past import read

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired
 
 from graphkit.extensions import KNOWN, Extension
 from graphkit.graph.message import add_messages
 from graphkit.managed import RemainingSteps
 from graphkit_checkpoint.serde import register_type
+
+if sys.version_info >= (3, 12):
+    from typing import TypedDict
+else:  # pydantic refuses the one of typing
+    from typing_extensions import TypedDict
 
 TYPES: Final = {"user": "human", "assistant": "ai", "system": "system", "developer": "system", "tool": "tool"}
 """What LangChain calls the roles."""
@@ -111,7 +117,8 @@ register_type(ChatMessage, name="graphkit:ChatMessage", to=dict, from_=ChatMessa
 def add_chat_messages(left: Any, right: Any) -> list[Any]:
     """`add_messages`, whose dicts, texts and pairs are `ChatMessage`s. Objects of a message library stay what they
     are."""
-    return add_messages(left, _dressed(right))
+    merged: list[Any] = add_messages(left, _dressed(right))
+    return merged
 
 
 def _appended(left: Any, right: Any) -> tuple[Any, Extension] | None:

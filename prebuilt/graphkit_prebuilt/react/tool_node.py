@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from graphkit.calling import TaskFuture, call
@@ -11,6 +12,7 @@ from graphkit.constants import END, RETURN
 from graphkit.engine.program import Callee, NodeSpec, Shape
 from graphkit.errors import InvalidUpdateError, ToolInvocationError
 from graphkit.frame import Frame, current
+from graphkit.runtime import config_of
 from graphkit.types import Command
 from graphkit_prebuilt.content import ToolUse, tool_result
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
@@ -27,6 +29,7 @@ from graphkit_prebuilt.react.reading import (
     last_answer,
     style_of,
 )
+from graphkit_prebuilt.react.tracing import is_traced, traced
 from graphkit_prebuilt.react.wrapping import ToolCallRequest, Wrapper, Wrapping
 from graphkit_prebuilt.react.writing import result
 from graphkit_prebuilt.tools.schema import not_an_object
@@ -34,6 +37,7 @@ from graphkit_prebuilt.tools.tool import AgentTool
 from graphkit_prebuilt.tools.values import result_of, text_of
 
 WITH_CONTEXT: Final = "tool_call_with_context"
+STEPS: Final = "remaining_steps"
 
 
 class ToolNode:
@@ -84,7 +88,7 @@ class ToolNode:
         if frame is None or len(calls) < 2:
             found = [blocking(self.serve(one, state, style, frame, config)) for one in calls]
         else:
-            futures = [self._start(one, state, style, frame) for one in calls]
+            futures = [self._start(one, state, style, frame, config) for one in calls]
             found = [self._outputs(future.result()) for future in futures]
         return self.combined(found, isinstance(input, list))
 
@@ -95,7 +99,7 @@ class ToolNode:
         if frame is None or len(calls) < 2:
             found = [await awaited(self.serve(one, state, style, frame, config)) for one in calls]
         else:
-            futures = [self._start(one, state, style, frame) for one in calls]
+            futures = [self._start(one, state, style, frame, config) for one in calls]
             found = [self._outputs(await future) for future in futures]
         return self.combined(found, isinstance(input, list))
 
@@ -122,14 +126,16 @@ class ToolNode:
         message, _ = last_answer(messages or [])
         return calls, state, "chat" if message is None else style_of(message)
 
-    def _start(self, one: ToolCall, state: Any, style: Style, frame: Frame) -> TaskFuture[Any]:
-        """Have a call run as a task beside the others, which comes to what a node with this call alone would return."""
+    def _start(self, one: ToolCall, state: Any, style: Style, frame: Frame, config: Any) -> TaskFuture[Any]:
+        """Have a call run as a task beside the others, which comes to what a node with this call alone would return.
+        Its config is that of the node."""
+        config = config or config_of(frame)
 
         def served(arg: Any) -> Any:
-            return self.combined([blocking(self.serve(one, state, style, current.get()))])
+            return self.combined([blocking(self.serve(one, state, style, current.get(), config))])
 
         async def aserved(arg: Any) -> Any:
-            return self.combined([await awaited(self.serve(one, state, style, current.get()))])
+            return self.combined([await awaited(self.serve(one, state, style, current.get(), config))])
 
         name = one["name"] if one["name"] in self.tools_by_name else self.name
         callee = Callee(name, served, aserved)
@@ -178,6 +184,12 @@ class ToolNode:
 
     def _served(self, one: ToolCall, context: CallContext, style: Style) -> Steps[Any]:
         tool = self.tools_by_name.get(one["name"])
+        steps = self._called(one, tool, context, style)
+        return steps if tool is None or not is_traced(tool, context) else traced(steps, tool, context)
+
+    def _called(
+        self, one: ToolCall, tool: AgentTool | None, context: CallContext, style: Style
+    ) -> Steps[Any]:
         if tool is None:
             known = ", ".join(self.tools_by_name) or "none"
             text = f"Error: there is no tool named {one['name']!r}. The tools are: {known}."
@@ -226,13 +238,21 @@ class ToolNode:
         return result(style, one, result_of(text_of(value) if is_plain else value, one["id"]))
 
     def _checked(self, one: ToolCall, command: Command[Any]) -> Command[Any]:
-        """A command that leaves the conversation with a result for the call, if it leaves it in this graph."""
-        if command.graph is not None:
-            return command
+        """A command that leaves the conversation with a result for the call, if it leaves it in this graph. The result
+        is named after the tool."""
         update = command.update
+        if command.graph is not None:
+            # A tool may hand on the state it was given, but not the steps that are left: every graph has its own.
+            if isinstance(update, dict) and STEPS in update:
+                command = replace(command, update={key: update[key] for key in update if key != STEPS})
+            return command
         messages = update if isinstance(update, list) else item(update, self.messages_key) or ()
         messages = messages if isinstance(messages, (list, tuple)) else [messages]
-        if any(_removes(message) or one["id"] in answered_by(message) for message in messages):
+        results = [message for message in messages if one["id"] in answered_by(message)]
+        for message in results:
+            if not isinstance(message, dict) and message.name is None:  # a dict may do without
+                message.name = one["name"]
+        if results or any(map(_removes, messages)):
             return command
         raise InvalidUpdateError(
             f"tool {one['name']!r} returned a Command whose update has no result for its call: add a message "

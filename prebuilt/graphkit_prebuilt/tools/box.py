@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +26,12 @@ class ToolProvider(ABC):
     async def load_tools(self, **kwargs: Any) -> Sequence[AgentTool]:
         """The tools. Called once, when the provider is given to an agent."""
 
+    def add_consumer(self, consumer_id: Any, **kwargs: Any) -> None:  # noqa: B027 (few hold anything)
+        """Somebody has the tools: an agent's registry, which calls itself by this id."""
+
+    def remove_consumer(self, consumer_id: Any, **kwargs: Any) -> None:  # noqa: B027
+        """It has them no more. After the last one, what the provider holds may end."""
+
 
 class ToolRegistry:
     """Tools by name, in the order in which they were given. Names that differ in `-` and `_` alone are too alike. A
@@ -34,6 +42,8 @@ class ToolRegistry:
         self.registry: dict[str, AgentTool] = {}
         self.owners: dict[str, str] = {}
         """The names of plugins, by the names of the tools that they have brought."""
+        self._id = ""  # as its providers know it, if it has some
+        self._providers: list[Any] = []
 
     def get_all_tool_specs(self) -> list[ToolSpec]:
         """What a model is told, in the order in which the tools were given."""
@@ -52,10 +62,14 @@ class ToolRegistry:
         """
         if not isinstance(tools, (list, tuple)):
             raise TypeError(f"tools= is a list of tools, not {tools!r:.200}")
-        found = list(self._flat(tools))
-        added = dict(self.registry)
-        for tool in found:
-            _add(tool, added)
+        known, added = len(self._providers), dict(self.registry)
+        try:
+            found = list(self._flat(tools))
+            for tool in found:
+                _add(tool, added)
+        except BaseException:
+            self._let_go(known)
+            raise
         new = [tool for name, tool in added.items() if name not in self.registry]
         self.registry.update(added)
         for tool in new:
@@ -80,6 +94,18 @@ class ToolRegistry:
         """The tool of this name, as a model gave it; None if there is none."""
         return self.registry.get(name) if isinstance(name, str) else None
 
+    def cleanup(self) -> None:
+        """Tell all providers that their tools are not needed here any more. Raises what one of them raises, when all
+        have been told."""
+        self._let_go(0)
+
+    def _let_go(self, known: int) -> None:
+        """Of all providers but the first ones."""
+        providers, self._providers = self._providers[known:], self._providers[:known]
+        with ExitStack() as telling:
+            for provider in reversed(providers):
+                telling.callback(provider.remove_consumer, self._id)
+
     def _hook(self, tool: AgentTool) -> None:
         if self.hooks is not None and hasattr(tool, "register_hooks"):
             self.hooks.add_hook(tool)
@@ -91,6 +117,10 @@ class ToolRegistry:
             elif isinstance(thing, ModuleType):
                 yield from tools_of_module(thing)
             elif hasattr(thing, "load_tools") and not isinstance(thing, type):
+                if thing not in self._providers and hasattr(thing, "add_consumer"):
+                    self._id = self._id or uuid.uuid4().hex
+                    self._providers.append(thing)
+                    thing.add_consumer(self._id)
                 yield from self._flat(_loaded(thing))
             else:
                 yield as_tool(thing)

@@ -12,11 +12,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from graphkit_prebuilt.content import ContentBlock, tool_results, tool_uses
+from graphkit_prebuilt.content import ContentBlock, Message, tool_results, tool_uses
+from graphkit_prebuilt.conversation import dangling
 from graphkit_prebuilt.hooks.catalogue import AfterToolsEvent, BeforeToolsEvent
 from graphkit_prebuilt.hooks.order import HookOrder
 from graphkit_prebuilt.hooks.registry import HookRegistry
-from graphkit_prebuilt.loop.invocation import here
+from graphkit_prebuilt.loop.invocation import Invocation, here
 
 if TYPE_CHECKING:
     from graphkit_prebuilt.tools.tool import AgentTool
@@ -39,11 +40,16 @@ def register(tool: AgentTool, registry: HookRegistry) -> None:
             event.cancel = DENIED.format(name=tool.tool_name)
 
     def end(event: AfterToolsEvent) -> None:
-        calls, request = tool_uses(event.message), here.get()
-        if len(calls) != 1 or not _serves(tool, event.agent, calls[0]["name"]) or request is None:
+        results, request = tool_results(event.message), here.get()
+        if (
+            len(results) != 1
+            or results[0]["status"] != "success"
+            or request is None
+            or request.output is not None
+        ):
             return
-        results = tool_results(request.seen[-1])
-        if request.output is not None or not results or results[0]["status"] != "success":
+        calls = tool_uses(_called(request))
+        if len(calls) != 1 or not _serves(tool, event.agent, calls[0]["name"]):
             return
         blocks = blocks_of(results[0]["content"])
         if any(block.get("text") != "" for block in blocks):
@@ -51,6 +57,15 @@ def register(tool: AgentTool, registry: HookRegistry) -> None:
 
     registry.add_callback(BeforeToolsEvent, refuse)
     registry.add_callback(AfterToolsEvent, end, order=HookOrder.SDK_LAST)
+
+
+def _called(request: Invocation) -> Message:
+    """The message whose calls have just ended, as hooks have changed it, unless they have left it out."""
+    seen = request.seen
+    if len(seen) > 1 and dangling(seen[-2]):
+        return seen[-2]
+    log: list[Message] = request.values["messages"]
+    return log[-2]
 
 
 def _serves(tool: AgentTool, agent: Any, name: Any) -> bool:

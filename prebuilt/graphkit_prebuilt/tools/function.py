@@ -45,7 +45,7 @@ class FunctionTool(StepTool, Generic[P, R]):
         self.schema = schema
         self.timeout = timeout
         self._awaits = inspect.iscoroutinefunction(function)
-        self._blocks = not self._awaits and not inspect.isasyncgenfunction(function)
+        self.blocks = not self._awaits and not inspect.isasyncgenfunction(function)
         self._spec: ToolSpec = {
             "name": name,
             "description": description,
@@ -87,7 +87,7 @@ class FunctionTool(StepTool, Generic[P, R]):
         args, kwargs = self.arguments(context)
         limit = None if self.timeout is None else TimeLimit(self.timeout)
         if limit is None:
-            value = yield Call(self.function, args, kwargs, blocks=self._blocks)
+            value = yield Call(self.function, args, kwargs, blocks=self.blocks)
         else:
             call = functools.partial(self.function, *args, **kwargs)
             value = (

@@ -10,9 +10,10 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Protocol, get_args, get_origin
 
 from graphkit.annotations import hints_of_function
+from graphkit_checkpoint.watched import copied
 from graphkit_prebuilt.content import JSONSchema
 from graphkit_prebuilt.tools.docstrings import described, docstring_of
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Injects = Callable[[str, Any], str | None]
 _KEPT_AS_THEY_ARE = frozenset({"default", "const", "enum", "examples"})
 _NAMES = frozenset({"properties", "patternProperties", "$defs"})
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+"""Parameters of these types, with defaults of these or without one, are what they look like."""
 _NARROW = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")
 
 
@@ -84,12 +87,10 @@ def input_schema_of(
     `injects(name, annotation)` names a key are not part of it; `**kwargs` allows any other key. Raises `ValueError`
     naming a parameter whose annotation cannot be resolved or has no JSON schema.
     """
-    from pydantic import ConfigDict, create_model
-
     told = described(docstring_of(function)).parameters
     annotations = hints_of_function(function)
     slots: list[Slot] = []
-    fields: dict[str, Any] = {}
+    fields: list[_Field] = []
     others = False
     for number, parameter in enumerate(_parameters(function)):
         name = parameter.name
@@ -104,7 +105,7 @@ def input_schema_of(
             _must_be_resolved(function, name, annotation)
             annotation = Any if annotation is parameter.empty else annotation
             # Not by its own name, which may be one that pydantic's models have a use for.
-            fields[f"field_{number}"] = _field(name, annotation, parameter.default, told.get(name))
+            fields.append(_Field(f"field_{number}", name, annotation, parameter.default, told.get(name)))
         slots.append(
             Slot(
                 parameter=name,
@@ -114,16 +115,53 @@ def input_schema_of(
                 always=_is_field(parameter.default),
             )
         )
+    name = _name_of(function)
     try:
-        model = create_model(
-            _name_of(function), __config__=ConfigDict(extra="allow" if others else "ignore"), **fields
-        )
-        schema = _json_schema(model)
+        if all(map(_is_plain, fields)):
+            defaults = repr([field.default for field in fields])  # in which 1 is not True
+            model, schema = _made_once(name, others, tuple(fields), defaults)
+            schema = copied(schema)
+        else:
+            model, schema = _made(name, others, fields)
     except Exception as error:
         raise ValueError(
-            f"the parameters of {_name_of(function)!r} have no JSON schema, so no model can be told about them: {error}"
+            f"the parameters of {name!r} have no JSON schema, so no model can be told about them: {error}"
         ) from error
     return InputSchema(schema, model, tuple(slots), _is_loose(schema))
+
+
+class _Field(NamedTuple):
+    """A parameter that a model fills: its `key` in the pydantic model, and what is known of it."""
+
+    key: str
+    name: str
+    annotation: Any
+    default: Any
+    told: str | None
+
+
+def _is_plain(field: _Field) -> bool:
+    kind, default = field.annotation, field.default
+    no_default = default is inspect.Parameter.empty
+    return type(kind) is type and kind in _PLAIN and (no_default or type(default) in _PLAIN)
+
+
+@functools.lru_cache(maxsize=256)
+def _made_once(
+    name: str, others: bool, fields: tuple[_Field, ...], defaults: str
+) -> tuple[type[BaseModel], JSONSchema]:
+    """A program that makes an agent for each request makes the same tools each time. Copy the schema before it is
+    given away."""
+    return _made(name, others, fields)
+
+
+def _made(name: str, others: bool, fields: Sequence[_Field]) -> tuple[type[BaseModel], JSONSchema]:
+    from pydantic import ConfigDict, create_model
+
+    config = ConfigDict(extra="allow" if others else "ignore")
+    parts: dict[str, Any] = {field.key: _field(*field[1:]) for field in fields}
+    model: type[BaseModel] = create_model(name, __config__=config, **parts)
+    return model, _json_schema(model)
 
 
 def faults(error: Any) -> str:

@@ -111,7 +111,8 @@ class Leases:
 
     def _renew_what_is_due(self) -> None:
         now = time.monotonic()
-        for token, (due, interval, renew) in list(self._due.items()):
+        # A copy in one go: while a list of pairs is made, garbage may be collected, and other threads come in then.
+        for token, (due, interval, renew) in self._due.copy().items():
             if token not in _running:
                 self.release(token)
             elif due <= now:
@@ -121,7 +122,7 @@ class Leases:
 
     def _pause(self) -> float:
         now = time.monotonic()
-        pause = min((due - now for due, _, _ in list(self._due.values())), default=LINGER)
+        pause = min((due - now for due, _, _ in self._due.copy().values()), default=LINGER)
         return min(max(pause, 0.0), LINGER)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -55,6 +56,24 @@ def test_nodes_run_in_other_processes_and_ask_there(
     done = runner.run(graph, Command(resume=5), config, executor=processes)
     assert done.value["log"] == [0, 1, 25]
     assert os.getpid() not in done.value["pids"]
+
+
+def test_who_listens_stays_in_his_process(processes: Executor) -> None:
+    """What hears of a run holds locks and connections as a rule."""
+    callbacks = pytest.importorskip("langchain_core.callbacks")
+
+    class Handler(callbacks.BaseCallbackHandler):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+            self.starts: list[Any] = []
+
+        def on_chain_start(self, *given: Any, name: str = "", **more: Any) -> None:
+            self.starts.append(name)
+
+    handler = Handler()
+    graph = StateGraph(State).add_node(count).add_edge(START, "count").compile()
+    done = graph.invoke({"log": []}, {"callbacks": [handler]}, executor=processes)
+    assert (done["number"], handler.starts) == (3, ["LangGraph"])
 
 
 class Recording(Executor):

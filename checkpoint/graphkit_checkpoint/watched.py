@@ -50,7 +50,9 @@ _CHANGES: Final = {
 def _telling(change: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(change)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.tell()  # first: a change that fails half way is one
+        tell = getattr(self, "tell", None)  # not of what somebody has made by `type(copy)(...)`
+        if tell is not None:
+            tell()  # first: a change that fails half way is one
         return change(self, *args, **kwargs)
 
     return told

@@ -57,8 +57,8 @@ class Composable:
         return self.as_runnable().with_retry(**options)
 
     def __or__(self, other: Any) -> Any:
-        """The graph, then a runnable or function of LangChain's users: a `RunnableSequence`."""
-        return self.as_runnable() | other
+        """The graph, then another graph, or a runnable or function of LangChain's users: a `RunnableSequence`."""
+        return self.as_runnable() | (other.as_runnable() if isinstance(other, Composable) else other)
 
     def __ror__(self, other: Any) -> Any:
         """A function or a dict of some, then the graph. A runnable on the left wants `as_runnable()`."""

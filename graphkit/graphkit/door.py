@@ -330,7 +330,7 @@ class Door:
             below=below,
             parents=self._parents(self.frame) if self.frame is not None and self.saver is not None else {},
             branch=self.frame.attempt.branch if self.frame is not None else "",
-            heard=("messages" in listen or bool(self.config.get("callbacks"))) and LANGCHAIN in sys.modules,
+            heard=("messages" in listen and LANGCHAIN in sys.modules) or self._has_callbacks(),
             live=Live(
                 busy=self.busy,
                 saver=self.saver,
@@ -368,9 +368,12 @@ class Door:
             raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {given!r}")
         return given
 
+    def _has_callbacks(self) -> bool:
+        return bool(self.config.get("callbacks")) and "langchain_core" in sys.modules
+
     def traced(self) -> Traced | None:
         """The run as callbacks of LangChain hear of it, if there are any. What runs in it is told of in it."""
-        if not (self.config.get("callbacks") and LANGCHAIN in sys.modules):
+        if not self._has_callbacks():
             return None
         from graphkit.tracing import Traced, name_of
 
@@ -438,8 +441,8 @@ def _within(frame: Frame, given: RunnableConfig) -> RunnableConfig:
 
 
 def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig:
-    """`given` over `base`; "configurable" and "metadata" key by key, "tags" together. Raises `ValueError` for a
-    malformed one."""
+    """`given` over `base`; "configurable" and "metadata" key by key, "tags" and lists of "callbacks" together. Raises
+    `ValueError` for a malformed one."""
     if given is None:
         return base
     if type(given) is not dict and not isinstance(given, Mapping):
@@ -454,7 +457,19 @@ def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig
         result[key] = {**(base.get(key) or {}), **(part or {})}  # type: ignore[dict-item]
     if base.get("tags") and given.get("tags"):
         result["tags"] = list(dict.fromkeys([*base["tags"], *given["tags"]]))
+    if base.get("callbacks") and type(given.get("callbacks")) is list:
+        result["callbacks"] = _with_handlers(base["callbacks"], given["callbacks"])
     return result  # type: ignore[no-any-return]
+
+
+def _with_handlers(callbacks: Any, more: list[Any]) -> Any:
+    """LangChain's handlers, or a manager of them, with more (source: LangChain's `merge_configs`)."""
+    if isinstance(callbacks, list):
+        return [*callbacks, *(handler for handler in more if handler not in callbacks)]
+    manager = callbacks.copy()
+    for handler in more:
+        manager.add_handler(handler, inherit=True)
+    return manager
 
 
 def positive_int(value: Any, name: str) -> int:

@@ -9,6 +9,7 @@ its run is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -24,7 +25,17 @@ from graphkit.runtime import config_of
 from graphkit.tracing import Traced, metadata_of
 from graphkit.types import RunnableConfig
 
-__all__ = ["Teller", "aended", "aentered", "ended", "entered", "left", "with_manager"]
+__all__ = [
+    "Teller",
+    "abroken_off",
+    "aended",
+    "aentered",
+    "broken_off",
+    "ended",
+    "entered",
+    "left",
+    "with_manager",
+]
 
 
 def entered(frame: Frame, given: Any) -> None:
@@ -45,14 +56,28 @@ async def aentered(frame: Frame, given: Any) -> None:
 
 def ended(frame: Frame, outcome: Outcome, returned: Any) -> None:
     """Let callbacks hear what became of an attempt."""
-    assert frame.traced is not None
-    frame.traced.__exit__(None, _told(frame.traced, outcome, returned), None)
+    traced, frame.traced = frame.traced, None
+    assert traced is not None
+    traced.__exit__(None, _told(traced, outcome, returned), None)
 
 
 async def aended(frame: Frame, outcome: Outcome, returned: Any) -> None:
     """`ended` on the running event loop."""
-    assert frame.traced is not None
-    await frame.traced.__aexit__(None, _told(frame.traced, outcome, returned), None)
+    traced, frame.traced = frame.traced, None
+    assert traced is not None
+    await traced.__aexit__(None, _told(traced, outcome, returned), None)
+
+
+def broken_off(frame: Frame, error: BaseException) -> None:
+    """Let callbacks hear of an attempt that has no outcome."""
+    with suppress(Exception):  # of a handler that has raise_error: there is an error already
+        ended(frame, Failed(error), None)
+
+
+async def abroken_off(frame: Frame, error: BaseException) -> None:
+    """`broken_off` on the running event loop."""
+    with suppress(Exception):
+        await aended(frame, Failed(error), None)
 
 
 def left(frame: Frame) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, is_typeddict
+from typing import Any
 
 from graphkit.annotations import annotations_of
 from graphkit.graph.schema import fields_of
@@ -20,6 +20,7 @@ def json_schema_of(schema: Any) -> dict[str, Any]:
     """
     from pydantic import ConfigDict, TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema
+    from typing_extensions import is_typeddict  # pydantic depends on it; it knows its own and those of typing
 
     class Generate(GenerateJsonSchema):
         def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:

@@ -31,8 +31,9 @@ class Traced:
     """One run of a graph, or one attempt at a task: a chain, in LangChain's words.
 
     `config` has the callbacks, tags and metadata, `tags` are its own and nobody's inside. A context manager of either
-    colour: what it is left with is the `output`, or an error. Handlers are called in the colour of the run; what one
-    raises that has `raise_error` comes from here.
+    colour: what it is left with is the `output`, or an error. Handlers are called where what they hear of runs: of a
+    blocking node in its thread, async ones on a loop of LangChain's. What one raises that has `raise_error` comes from
+    here.
     """
 
     def __init__(self, config: RunnableConfig, name: str, given: Any, tags: Sequence[str] = ()) -> None:

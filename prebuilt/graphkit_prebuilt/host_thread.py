@@ -29,11 +29,11 @@ __all__ = ["HostThread", "Taken", "Within"]
 
 
 class Taken(NamedTuple):
-    """Changes on their way into a request: what is written to the graph's channels, and how the conversation knew
-    before that they were not stored."""
+    """Changes on their way into a request: what is written to the graph's channels, and the conversation as it was
+    before that, if it was changed (`Messages.as_it_is`)."""
 
     writes: dict[str, Any]
-    before: Mapping[str, Any] = {}
+    before: Any = None
 
 
 class Within(NamedTuple):

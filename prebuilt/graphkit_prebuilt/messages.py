@@ -6,7 +6,7 @@ import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from graphkit.errors import InvalidUpdateError
 from graphkit_checkpoint.watched import WatchedList, copied, watched
@@ -48,8 +48,9 @@ class Messages(WatchedList):
 
     @property
     def _stored(self) -> list[Message]:
-        if self._packed is not None:
-            self._unpacked, self._packed = marshal.loads(self._packed), None
+        packed = self._packed
+        if packed is not None:
+            self._unpacked, self._packed = marshal.loads(packed), None
         return self._unpacked
 
     @_stored.setter
@@ -152,13 +153,32 @@ class Messages(WatchedList):
             self._written = self._stored
         return {key: write for key, write in (("messages", said), ("edits", changes)) if write}
 
+    @property
+    def as_it_is(self) -> tuple[list[Message], dict[str, Any]]:
+        """What `go_back` goes back to: what it holds, and what it knows of that."""
+        return list(self), dict(vars(self))
+
+    def go_back(self, before: tuple[list[Message], dict[str, Any]]) -> None:
+        """What was written since then was not stored, and is to be written again."""
+        messages, known = before
+        if self._log is not known["_log"] or self._edits is not known["_edits"]:  # it has followed since then
+            self[:] = messages
+        vars(self).update(known)
+
+    def settle(self) -> None:
+        """What it has written is stored: from now on the channels are right, whoever changes them."""
+        self._written = None
+
     def _pack(self, stored: list[Message]) -> bool:
         """Keep these as they are stored, which takes a third of the time of copying them. False if they hold what
         cannot be kept so."""
         try:
-            self._packed = marshal.dumps(stored)
+            packed = marshal.dumps(stored)
         except ValueError:
             return False
+        if any(nan in packed for nan in _NANS):  # what is unpacked would not be equal
+            return False
+        self._packed = packed
         return True
 
     def _show(self, places: Sequence[int | None], stored: list[Message]) -> None:
@@ -231,6 +251,10 @@ class Messages(WatchedList):
             for message, entry in zip(messages, entries, strict=True)
         ]
         self._shown = messages
+
+
+_NANS: Final = (b"\xf8\x7f", b"\xf8\xff")
+"""The ends of floats that are no number, packed. Texts are UTF-8, in which these bytes never are."""
 
 
 class _Entry(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing, closing
@@ -11,6 +12,7 @@ from graphkit.compiled import CompiledGraph
 from graphkit.door import RunOptions
 from graphkit.drivers.aio import AsyncDriver
 from graphkit.drivers.loops import run_in_standing_loop
+from graphkit.drivers.session import Abandoned
 from graphkit.engine.events import Batch, Custom
 from graphkit.engine.request import End
 from graphkit.frame import depth_below
@@ -77,7 +79,10 @@ class GraphRequest(ABC, Generic[R]):
                 pass
 
         with users_frames:
-            run_in_standing_loop(read(), depth_below())
+            try:
+                run_in_standing_loop(read(), depth_below())
+            except asyncio.CancelledError as error:  # by the task around it, as it ends any run inside
+                raise Abandoned from error
             return self._ended()
 
     def events(self) -> Iterator[BaseHookEvent]:

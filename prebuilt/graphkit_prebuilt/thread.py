@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from graphkit.frame import current
@@ -38,6 +39,7 @@ class AgentThread(HostThread):
         super().__init__(agent, id, within)
         self.agent = agent
         self._messages: Messages | None = None
+        self._guard = RLock()  # of the conversation, which somebody may look at while a request begins
         self.sent = Sent()
         self.kept: Messages | None = None
         self._state: Writes = {}  # what was set since the last request
@@ -181,13 +183,14 @@ class AgentThread(HostThread):
 
     @property
     def _resting(self) -> Messages:
-        values = self.snapshot.values
-        if self._messages is None:
-            self._messages = Messages(resting=True)
-        self._messages.follow(values, given=not self.saver.lends_values)
-        self._begin(values)
-        self.keep()
-        return self._messages
+        with self._guard:
+            values = self.snapshot.values
+            if self._messages is None:
+                self._messages = Messages(resting=True)
+            self._messages.follow(values, given=not self.saver.lends_values)
+            self._begin(values)
+            self.keep()
+            return self._messages
 
     def _read(self) -> Mapping[str, Any]:
         values = self.snapshot.values
@@ -225,10 +228,12 @@ class AgentThread(HostThread):
         if not self._begun:
             self._begin(self.snapshot.values)
         writes: Writes = {}
-        before: dict[str, Any] = {}
+        before = None
         if self._messages is not None:
-            before = dict(vars(self._messages))
-            writes = self._messages.writes(new_turn=new_turn)
+            with self._guard:
+                if self._messages.edited:
+                    before = self._messages.as_it_is
+                    writes = self._messages.writes(new_turn=new_turn)
         if self._state:
             writes["state"], self._state = self._state, {}
         if self.pieces:
@@ -238,15 +243,20 @@ class AgentThread(HostThread):
     @contextmanager
     def tentative(self) -> Iterator[None]:
         """While this lasts, what is set here is set no more if it ends in an error."""
-        state = dict(self._state)
-        edited = self._messages is not None and self._messages.edited
+        state, messages = dict(self._state), self._messages
+        before: list[Message] = [] if messages is None else list(messages)
+        copies = copied(before) if messages is not None and messages.edited else None
         try:
             with super().tentative():
                 yield
         except BaseException:
             self._state = state
-            if not edited:
+            if messages is None or copies is None:  # as they are stored
                 self._messages = None
+            else:
+                messages[:] = [
+                    each if each == copy else copy for each, copy in zip(before, copies, strict=True)
+                ]
             raise
 
     def at_rest(self) -> Invocation:
@@ -257,7 +267,8 @@ class AgentThread(HostThread):
 
     def give_back(self, given: Taken) -> None:
         """The request has stored nothing of it."""
-        if self._messages is not None:
-            vars(self._messages).update(given.before)
+        if given.before is not None and self._messages is not None:
+            with self._guard:
+                self._messages.go_back(given.before)
         self._state = {**given.writes.get("state", {}), **self._state}
         super().give_back(given)

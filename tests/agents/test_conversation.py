@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 import string
 from collections.abc import Callable, Mapping
@@ -765,3 +766,11 @@ def test_what_is_given_away_is_watched_like_a_copy(
     assert given == copies
     assert given.writes(new_turn=True) == copies.writes(new_turn=True)
     assert not given.edited and not copies.edited
+
+
+@pytest.mark.parametrize("nan", [math.nan, -math.nan])
+def test_what_is_no_number_is_given_away_unchanged(nan: float) -> None:
+    result: Any = {"toolUseId": "a", "status": "success", "content": [{"json": {"mean": nan}}]}
+    messages = Messages(resting=True)
+    messages.follow({"messages": [user("hi"), calls("a"), user({"toolResult": result})]}, given=True)
+    assert not messages.edited and messages.writes(new_turn=True) == {}

@@ -70,6 +70,41 @@ def test_a_conversation_is_changed_between_requests(door: Door, session: Session
     assert told(session.agent().messages) == ["by the way", "2", "two", "3", "three"]
 
 
+@pytest.mark.parametrize("mine", [[], ["mine"]], ids=["unchanged", "changed"])
+def test_what_was_said_while_a_request_was_refused_is_there_once(session: Session, mine: list[str]) -> None:
+    """It gives back what it has taken, though the conversation has been looked at since then."""
+    agent = session.agent("one", "two", "three")
+    agent("1")
+    agent.messages.extend(map(user, mine))
+    thread = agent.thread()
+    taken = thread.take(new_turn=True)
+    session.agent()("2")
+    assert told(agent.messages)[-2:] == ["2", "two"]
+    thread.give_back(taken)
+    agent("3")
+    assert told(session.agent().messages) == ["1", "one", "2", "two", *mine, "3", "three"]
+
+
+def redact(event: Any) -> None:
+    event.agent.messages[-1]["content"][0]["text"] += "!"
+
+
+@pytest.mark.parametrize("event", [BeforeModelCallEvent, AfterModelCallEvent, AfterInvocationEvent])
+@pytest.mark.parametrize("left", [[], [user("fresh"), assistant("start")]], ids=["nothing", "others"])
+def test_what_was_taken_away_between_requests_does_not_come_back(
+    door: Door, event: type[Any], left: list[Message]
+) -> None:
+    """Not even if a hook has changed it last."""
+    agent = agent_of("one", "two", "three")
+    agent.add_hook(redact, event)
+    door(agent, "1")
+    door(agent, "2")
+    agent.messages = left
+    door(agent, "3")
+    assert [text.rstrip("!") for text in told(agent.messages)] == [*told(left), "3", "three"]
+    assert [text.rstrip("!") for text in sent(agent)] == [*told(left), "3"]
+
+
 def test_a_conversation_is_cleared(door: Door, session: Session) -> None:
     agent = session.agent("one", "two")
     door(agent, "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import random
@@ -519,6 +520,28 @@ def test_a_conversation_is_summarized_before_it_is_too_large(door: Door) -> None
     for prompt in "123":
         door(agent, prompt)
     assert "the summary" in model.requests[3].messages[0]["content"][0]["text"]
+
+
+def test_no_event_loop_waits_for_a_summary(door: Door) -> None:
+    """Neither in advance nor after an overflow: it takes as long as a call of a model."""
+
+    class Watched(SummarizingConversationManager):
+        def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            reduced.append(e)
+            super().reduce_context(agent, e=e, **kwargs)
+
+    reduced: list[Exception | None] = []
+    model = ScriptedModel([OVERFLOW, "a summary", "one", "a summary", "two"])
+    said = [user("long " * 20), assistant("answer")] * 3
+    manager = Watched(preserve_recent_messages=1)
+    agent = agent_of(model=model, conversation_manager=manager, messages=said)
+    assert str(door(agent, "1")) == "one\n"
+    manager = Watched(preserve_recent_messages=1, proactive_compression={"compression_threshold": 0.0001})
+    agent = agent_of(model=model, conversation_manager=manager, messages=said)
+    assert str(door(agent, "2")) == "two\n"
+    assert reduced == [OVERFLOW, None]
 
 
 def test_what_cannot_be_made_smaller_in_advance_is_sent(door: Door) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from graphkit import Agent, Snapshot, tool
 from graphkit.agent import SlidingWindowConversationManager
-from graphkit.errors import SnapshotException
+from graphkit.errors import InvalidUpdateError, SnapshotException
 from graphkit.hooks import BeforeModelCallEvent, BeforeToolCallEvent
 from graphkit.models import ScriptedModel, ToolCall
+from graphkit_prebuilt.content import user
 from tests.agents.conftest import Answers, Door, Session, agent_of, script
 
 
@@ -169,6 +170,21 @@ def test_a_snapshot_that_cannot_be_loaded_changes_nothing(change: Any, says: str
     with pytest.raises(SnapshotException, match=says):
         agent.load_snapshot(Snapshot(**taken))
     assert len(agent.messages) == 2
+
+
+def test_what_was_not_stored_yet_stays_if_a_snapshot_cannot_be_loaded(door: Door) -> None:
+    agent = agent_of("one", "two")
+    door(agent, "a")
+    taken = agent.take_snapshot(preset="session")
+    taken.data["messages"].append("no message")
+    agent.messages[0]["content"][0]["text"] = "A"
+    agent.messages.append(user("b"))
+    agent.state.set("n", 1)
+    with pytest.raises(InvalidUpdateError, match="no message"):
+        agent.load_snapshot(taken)
+    assert (texts(agent), agent.state.get()) == (["A", "one", "b"], {"n": 1})
+    door(agent, "c")
+    assert (texts(agent), agent.state.get()) == (["A", "one", "b", "c", "two"], {"n": 1})
 
 
 def test_what_is_no_snapshot_is_refused() -> None:

@@ -17,11 +17,10 @@ def collecting_always() -> Iterator[None]:
     """Garbage is collected at every object that is made, as it is now and then anyway."""
     before = gc.get_threshold()
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # and it stays so: there is nothing in it that anybody would look for
     gc.set_threshold(1)
     yield
     gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("collecting_always")

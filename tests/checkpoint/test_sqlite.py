@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypedDict
 import aiosqlite
 import pytest
 from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import OperationalError
 
 from graphkit import START, Command, StateGraph, interrupt
 from graphkit.checkpoint.sqlite import SqliteSaver
@@ -106,7 +107,9 @@ def test_savers_share_what_sqlalchemy_has_found_out_and_nothing_else(tmp_path: P
     """Opening a file is a third of what restoring a session takes."""
     statements: list[str] = []
     with SqliteSaver(tmp_path / "a.db") as first, SqliteSaver(f"sqlite:///{tmp_path / 'b.db'}") as second:
-        assert second.engine.dialect is first.engine.dialect
+        shared = "server_version_info", "identifier_preparer", "type_compiler_instance"
+        for name in shared:
+            assert getattr(second.engine.dialect, name) is getattr(first.engine.dialect, name)
         assert second.engine.pool is not first.engine.pool
         event.listen(second.engine, "before_cursor_execute", lambda *heard: statements.append(heard[2]))
         graph(first).run({}, CONFIG)
@@ -115,6 +118,12 @@ def test_savers_share_what_sqlalchemy_has_found_out_and_nothing_else(tmp_path: P
         assert statements
         with second.engine.connect() as connection:
             assert connection.execute(text("SELECT 'abc' REGEXP 'b'")).scalar() == 1
+        errors: list[Any] = []
+        event.listen(first.engine, "handle_error", errors.append)
+        for saver in (second, first):
+            with pytest.raises(OperationalError), saver.engine.connect() as connection:
+                connection.execute(text("SELECT nothing"))
+        assert [error.engine for error in errors] == [first.engine]
 
 
 def test_a_tracer_around_the_making_of_engines_sees_each(

@@ -88,6 +88,15 @@ def test_to_read_it_is_not_told_of() -> None:
     assert not told
 
 
+def test_what_is_made_by_its_type_is_watched_by_nobody() -> None:
+    made, told = watch(PLAIN)
+    mine, yours = type(made["a"])(made["a"]), type(made).fromkeys("ab", 1)
+    mine.append(3)
+    yours["c"] = 1
+    assert (mine, yours) == ([*PLAIN["a"], 3], {"a": 1, "b": 1, "c": 1}) and not told
+    assert made == PLAIN
+
+
 COPIES: dict[str, Callable[[Any], Any]] = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),

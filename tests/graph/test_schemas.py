@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from graphkit import START, StateGraph, entrypoint
+from graphkit import START, MessagesState, StateGraph, entrypoint
 from graphkit.managed import RemainingSteps
 
 
@@ -56,6 +56,15 @@ def test_of_a_state() -> None:
     assert fields(graph.get_input_jsonschema()) == fields(graph.get_output_jsonschema()) == wanted
     assert graph.get_input_jsonschema()["title"] == "State"
     assert graph.get_context_jsonschema() is None
+
+
+def test_of_a_state_of_typing_extensions() -> None:
+    class Mine(MessagesState):
+        thing: Foreign
+        left: RemainingSteps
+
+    names, required = fields(compiled(Mine).get_input_jsonschema())
+    assert (names, required) == ({"messages": "array", "thing": None}, ["messages", "thing"])
 
 
 def test_of_what_goes_in_and_out() -> None:

@@ -9,6 +9,7 @@ import queue
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -465,6 +466,14 @@ def test_a_connection_ends_with_its_client(url: str) -> None:
     del agent, client
     gc.collect()
     assert served.exception(timeout=20) is None
+
+
+def test_a_client_keeps_no_connection_that_has_ended(url: str) -> None:
+    client = MCPClient(url=url)
+    with client:
+        ended = weakref.ref(client._connection)
+    gc.collect()
+    assert ended() is None
 
 
 # --- What a client tells a server --------------------------------------------------------------------------

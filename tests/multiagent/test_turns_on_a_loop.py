@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from graphkit import Agent, tool
+from graphkit import START, Agent, StateGraph, tool
+from graphkit.drivers.session import Abandoned
 from graphkit.errors import NodeTimeoutError
 from graphkit.hooks import AfterNodeCallEvent, BeforeModelCallEvent
 from graphkit.models import Model, ScriptedModel, ToolCall
 from graphkit.multiagent import Graph, MultiAgentBase, Status, Swarm
 from graphkit_checkpoint.memory import InMemorySaver
+from tests.conftest import Runner
 from tests.multiagent.teams import LONGER, TeamDoor, answers, order
 
 Where = tuple[threading.Thread, asyncio.AbstractEventLoop | None]
@@ -331,3 +333,26 @@ def test_a_team_that_a_tool_of_an_awaited_one_calls() -> None:
     outer = AsyncModel(ToolCall("ask"), "a")
     assert Swarm([agent(outer, name="a", tools=[ask])])("go").status is Status.COMPLETED
     assert inner.seen[0][1] not in (None, outer.seen[0][1])
+
+
+def test_a_turn_ends_with_the_node_that_calls_it(runner: Runner) -> None:
+    """As any run inside a node does; a `CancelledError` that nobody waits for would be reported by asyncio."""
+    forever, ended, raised = asyncio.Event(), threading.Event(), list[type[BaseException]]()
+    team = two(AsyncModel("a", before=forever.wait), AsyncModel("b", before=forever.wait))
+
+    def call(state: Any) -> Any:
+        try:
+            return {"status": team("go").status}
+        except BaseException as error:
+            raised.append(type(error))
+            raise
+        finally:
+            ended.set()
+
+    graph = StateGraph(dict)
+    graph.add_node("call", call, timeout=0.05)
+    graph.add_edge(START, "call")
+    with pytest.raises(NodeTimeoutError):
+        runner.run(graph.compile(), {})
+    assert ended.wait(30) and raised == [Abandoned]
+    assert not team.thread().is_running

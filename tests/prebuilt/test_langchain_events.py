@@ -120,6 +120,75 @@ def test_async_handlers_hear_both_colours(runner: Runner) -> None:
     assert names == ["LangGraph", "one"]  # as LangGraph calls a graph without a name
 
 
+def test_handlers_hear_whatever_else_of_langchain_is_loaded(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import graphkit.langchain  # noqa: F401  # it is loaded as a rule, and then with all that it needs
+
+    monkeypatch.delitem(sys.modules, "langchain_core.runnables.config")
+    heard = Heard()
+    runner.invoke(chain(one=writes("1")).compile(), {"log": []}, {"callbacks": [heard]})
+    assert [(what, name) for what, name, *_ in heard.found] == [
+        ("start", "LangGraph"),
+        ("start", "one"),
+        ("end", "one"),
+        ("end", "LangGraph"),
+    ]
+
+
+def test_handlers_from_everywhere_hear_together(runner: Runner) -> None:
+    bound, given, inside = Heard(), Heard(), Heard()
+    inner = chain(leaf=writes("leaf")).compile(name="inner")
+
+    def node(state: Log) -> Any:
+        return inner.invoke({"log": []}, {"callbacks": [inside]})
+
+    graph = chain(node=node).compile(name="outer").with_config(callbacks=[bound])
+    runner.invoke(graph, {"log": []}, {"callbacks": [given]})
+    starts = [("outer", None), ("node", "outer"), ("inner", "node"), ("leaf", "inner")]
+    for heard in (bound, given):
+        assert [(name, around) for what, name, around, *_ in heard.found if what == "start"] == starts
+    assert [name for what, name, *_ in inside.found if what == "start"] == ["inner", "leaf"]
+
+
+def test_a_state_that_is_changed_is_no_run_of_a_node(runner: Runner, config: RunnableConfig) -> None:
+    graph = chain(one=writes("1")).compile(checkpointer=InMemorySaver())
+    heard = Heard()
+    runner.update_state(graph, {**config, "callbacks": [heard]}, {"log": ["mine"]}, "one")
+    assert heard.found == []
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_a_node_that_is_cancelled_is_heard_of(side_by_side: bool) -> None:
+    heard, nodes = Heard(), ["one", "two"] if side_by_side else ["one"]
+    begun: list[str] = []
+
+    async def run() -> None:
+        running = asyncio.Event()
+
+        def waits(name: str) -> Any:
+            async def node(state: Log) -> None:
+                begun.append(name)
+                if len(begun) == len(nodes):
+                    running.set()
+                await asyncio.Event().wait()
+
+            return node
+
+        builder = StateGraph(Log)
+        for name in nodes:
+            builder.add_node(name, waits(name)).add_edge(START, name)
+        turn = asyncio.create_task(builder.compile().ainvoke({"log": []}, {"callbacks": [heard]}))
+        await running.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    asyncio.run(run())
+    ends = [("error", name, asyncio.CancelledError) for name in (*nodes, "LangGraph")]
+    assert [each for each in heard.found if each[0] != "start"] == ends
+
+
 def test_a_graph_inside_is_inside_its_node(runner: Runner) -> None:
     heard = Heard()
     inner = chain(leaf=writes("leaf")).compile(name="inner")
@@ -326,6 +395,7 @@ def test_a_graph_between_functions_and_runnables(runner: Runner) -> None:
     for sequence in (
         wrapped | graph | last,
         left | last,
+        wrapped | (chain(zero=writes("0")).compile() | graph) | last,
         {"log": RunnableLambda(lambda word: [word])} | graph | last,
     ):
         assert runner.invoke(sequence, "0") == "1"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import sys
+import threading
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from graphkit.store.base import SearchOp
+from graphkit.store.base import PutOp, SearchOp
 from graphkit.store.memory import InMemoryStore
 from tests.store.conftest import Calls, Clock, OpenStore
 
@@ -101,6 +104,11 @@ def test_the_whole_value_if_no_field_is_named(open_store: OpenStore) -> None:
     assert [item.score for item in store.search(NOTES, query="b")] == [1.0]
 
 
+def test_keys_of_every_kind_are_text(indexed: Calls) -> None:
+    indexed.put(NOTES, "k", {"m": {1: "a", "b": 2, (1, 2): "x"}}, index=["$"])
+    assert keys(indexed.search(NOTES, query="a")) == ["k"]
+
+
 def test_each_text_is_embedded_once(open_store: OpenStore) -> None:
     store = open_store(index={"dims": 3, "embed": letters, "fields": ["text", "again"]})
     SENT.clear()
@@ -140,6 +148,59 @@ def test_what_embeds_may_be_asynchronous(clock: Clock) -> None:
         store.put(NOTES, "k", {"text": "a"})
 
 
+def test_what_blocks_is_called_beside_the_loop(clock: Clock) -> None:
+    threads: list[threading.Thread] = []
+
+    def blocks(texts: list[str]) -> list[list[float]]:
+        threads.append(threading.current_thread())
+        return letters(texts)
+
+    store = InMemoryStore(index={"dims": 3, "embed": blocks}, clock=clock)
+    asyncio.run(store.aput(NOTES, "k", {"text": "a"}))
+    store.put(NOTES, "k", {"text": "b"})
+    assert [thread is threading.current_thread() for thread in threads] == [False, True]
+
+
+def test_a_value_that_changes_meanwhile_is_stored_as_it_was(clock: Clock) -> None:
+    value = {"text": "a"}
+
+    async def changes(texts: list[str]) -> list[list[float]]:
+        value["text"] = "b"
+        return letters(texts)
+
+    store = InMemoryStore(index={"dims": 3, "embed": changes, "fields": ["text"]}, clock=clock)
+
+    async def found() -> list[Any]:
+        await store.aput(NOTES, "k", value)
+        return await store.asearch(NOTES, query="a")
+
+    assert [(item.value, item.score) for item in asyncio.run(found())] == [({"text": "a"}, 1.0)]
+
+
+def test_no_score_is_beyond_one(indexed: Calls) -> None:
+    """The squares of what is stored of this vector make more."""
+    indexed.put(NOTES, "k", {"text": "bccc"})
+    assert [item.score for item in indexed.search(NOTES, query="bccc")] == [1.0]
+
+
+def test_a_text_is_no_query(clock: Clock) -> None:
+    class Apart(Letters):
+        def embed_query(self, text: str) -> list[float]:
+            return [0.0, 0.0, 1.0]
+
+    store = InMemoryStore(index={"dims": 3, "embed": Apart(), "fields": ["text"]}, clock=clock)
+    store.batch([PutOp(NOTES, "k", {"text": "a"}), SearchOp(NOTES, query="a")])
+    assert [item.score for item in store.search(NOTES, query="a")] == [0.0]
+
+
+def test_nothing_is_embedded_for_a_batch_that_is_refused(clock: Clock) -> None:
+    store = InMemoryStore(index={"dims": 3, "embed": letters}, clock=clock)
+    SENT.clear()
+    with pytest.raises(ValueError, match="limit"):
+        store.batch([PutOp(NOTES, "k", {"text": "a"}), SearchOp(NOTES, query="a", limit=-1)])
+    assert not SENT
+
+
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
@@ -164,8 +225,13 @@ def test_a_model_by_name_needs_langchain(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("embed", "reason"),
-    [(lambda texts: [[1.0]] * len(texts), "dims=3"), (lambda texts: [], "returned 0 vectors")],
-    ids=["dims", "none"],
+    [
+        (lambda texts: [[1.0]] * len(texts), "dims=3"),
+        (lambda texts: [], "returned 0 vectors"),
+        (lambda texts: [[math.nan] * 3], "length nan"),
+        (lambda texts: [[1.7e308] * 3], "length inf"),
+    ],
+    ids=["dims", "none", "nan", "huge"],
 )
 def test_vectors_that_are_none(embed: Any, reason: str) -> None:
     store = InMemoryStore(index={"dims": 3, "embed": embed})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import create_engine
@@ -67,11 +68,13 @@ def _engine_of_one_connection(url: URL, arguments: dict[str, Any]) -> Engine:
     file: so the next ones share what it has found out. If something is around it, a tracer, it sees each."""
     global _dialect
     dialect = _dialect
-    known = dialect is not None and getattr(dialect, "server_version_info", None)
+    known = getattr(dialect, "default_isolation_level", None)  # what it finds out last
     if dialect is None or not known or create_engine is not bare_create_engine:
         engine = create_engine(url, poolclass=StaticPool, connect_args=arguments)
         _dialect = engine.dialect
         return engine
+    dialect = copy(dialect)
+    vars(dialect).pop("dispatch", None)  # who listens to one engine's errors
     places, names = dialect.create_connect_args(url)
     begin = dialect.on_connect()
 

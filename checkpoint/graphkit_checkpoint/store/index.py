@@ -1,27 +1,37 @@
 """Searching by meaning: which texts of a value are embedded, by what, and how near they are to a query.
 
 The vectors of an item are stored in its row, beside its value, and a search compares with all of those in its
-namespaces: enough for the memories of agents, some ten thousand items; more want a database made for it.
+namespaces: enough for the memories of agents, some thousand items. In ten thousand of 1536 dimensions it takes one to
+two seconds; more want a database made for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import math
 import operator
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from graphkit_checkpoint.store.base import IndexConfig, Op, PutOp, SearchOp
+from graphkit_checkpoint.store.base import IndexConfig
 
-__all__ = ["Embedded", "Index", "nearness"]
+__all__ = ["Embedded", "Index", "nearness", "numbers_of"]
 
-Embedded = Mapping[str, bytes]
-"""The vector of each text: float32, little-endian, of length 1."""
+
+class Embedded(NamedTuple):
+    """The vector of each text and of each query: float32, little-endian, of length 1."""
+
+    texts: dict[str, bytes]
+    queries: dict[str, bytes]
+
+
+_Call = tuple[Callable[[Any], Any], "list[str] | str", dict[str, bytes]]
+"""What embeds a list of texts, or one; and where their vectors go."""
 
 WHOLE: Final = "$"
 """The field that is the whole value, as JSON."""
@@ -46,53 +56,59 @@ class Index:
         self.fields = _fields(config.get("fields") or [WHOLE])
         self._embed = _loaded(embed) if isinstance(embed, str) else embed
 
-    def texts(self, op: PutOp) -> list[str]:
-        """The texts of a value that are embedded: those of the index's fields, or of those that the write names."""
-        if op.value is None or op.index is False:
+    def texts(self, value: Any, fields: Any = None) -> list[str]:
+        """The texts of a value that are embedded: those of the index's fields, or of those that the write names; of
+        False none."""
+        if fields is False:
             return []
-        fields = self.fields if op.index is None else _fields(op.index)
-        return [text for field in fields for text in _texts(op.value, field)]
+        named = self.fields if fields is None else _fields(fields)
+        return [text for field in named for text in _texts(value, field)]
 
-    def embedded(self, ops: Sequence[Op]) -> Embedded:
-        """The vectors of every text that these operations need, each embedded once. Raises `TypeError` if that can only
-        be awaited."""
-        found: dict[str, bytes] = {}
-        for texts, vectors, is_one in self._calls(ops, "embed"):
+    def embedded(self, texts: list[str], queries: list[str]) -> Embedded:
+        """The vectors of these. Raises `TypeError` if they can only be awaited, and `ValueError` if they are no vectors
+        of this index."""
+        found, calls = self._calls("embed", texts, queries)
+        for embed, given, into in calls:
+            vectors = embed(given)
             if inspect.isawaitable(vectors):
                 if inspect.iscoroutine(vectors):
                     vectors.close()
                 raise TypeError("index embeds asynchronously: use the store's async methods, aput, asearch")
-            found.update(self._named(texts, [vectors] if is_one else vectors))
+            into.update(self._named(given, vectors))
         return found
 
-    async def aembedded(self, ops: Sequence[Op]) -> Embedded:
-        """`embedded` on the running event loop."""
-        found: dict[str, bytes] = {}
-        for texts, vectors, is_one in self._calls(ops, "aembed"):
+    async def aembedded(self, texts: list[str], queries: list[str]) -> Embedded:
+        """`embedded` on the running event loop; a function that blocks is called in a thread."""
+        found, calls = self._calls("aembed", texts, queries)
+        for embed, given, into in calls:
+            is_async = inspect.iscoroutinefunction(embed)
+            vectors = embed(given) if is_async else await asyncio.to_thread(embed, given)
             if inspect.isawaitable(vectors):
                 vectors = await vectors
-            found.update(self._named(texts, [vectors] if is_one else vectors))
+            into.update(self._named(given, vectors))
         return found
 
-    def _calls(self, ops: Sequence[Op], verb: str) -> Iterator[tuple[list[str], Any, bool]]:
-        """Texts, and what embedding them returns: a vector for each, or if it is one text just its vector."""
+    def _calls(self, verb: str, texts: list[str], queries: list[str]) -> tuple[Embedded, list[_Call]]:
         embed = self._embed
-        documents = [*dict.fromkeys(text for op in ops if isinstance(op, PutOp) for text in self.texts(op))]
-        queries = [*dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query)]
-        if hasattr(embed, "embed_documents"):  # as LangChain's Embeddings, which tell them apart
-            if documents:
-                yield documents, getattr(embed, f"{verb}_documents")(documents), False
-            for query in queries:
-                yield [query], getattr(embed, f"{verb}_query")(query), True
-        elif documents or queries:
-            texts = [*dict.fromkeys([*documents, *queries])]
-            yield texts, embed(texts), False
+        if hasattr(embed, "embed_documents"):  # as LangChain's Embeddings, which tell texts and queries apart
+            found = Embedded({}, {})
+            calls: list[_Call] = [
+                (getattr(embed, f"{verb}_query"), query, found.queries) for query in queries
+            ]
+            if texts:
+                calls.append((getattr(embed, f"{verb}_documents"), texts, found.texts))
+            return found, calls
+        both: dict[str, bytes] = {}
+        distinct = [*dict.fromkeys([*texts, *queries])]
+        return Embedded(both, both), [(embed, distinct, both)] if distinct else []
 
-    def _named(self, texts: Sequence[str], vectors: Any) -> Iterable[tuple[str, bytes]]:
+    def _named(self, given: list[str] | str, vectors: Any) -> Iterable[tuple[str, bytes]]:
+        if isinstance(given, str):
+            return [(given, self._packed(vectors))]
         vectors = [*vectors]
-        if len(vectors) != len(texts):
-            raise ValueError(f"index was given {len(texts)} texts and returned {len(vectors)} vectors")
-        return zip(texts, map(self._packed, vectors), strict=True)
+        if len(vectors) != len(given):
+            raise ValueError(f"index was given {len(given)} texts and returned {len(vectors)} vectors")
+        return zip(given, map(self._packed, vectors), strict=True)
 
     def _packed(self, vector: Iterable[float]) -> bytes:
         numbers = [float(number) for number in vector]
@@ -101,19 +117,23 @@ class Index:
                 f"index has dims={self.dims}, and what embeds returned {len(numbers)} dimensions"
             )
         length = math.hypot(*numbers)
+        if not math.isfinite(length):
+            raise ValueError(f"index cannot compare a vector of length {length}")
         return struct.pack(f"<{self.dims}f", *(number / length if length else 0.0 for number in numbers))
 
 
-def nearness(query: bytes, vectors: Iterable[bytes]) -> float | None:
-    """How near the nearest of an item's vectors is to that of a query: the cosine of their angle. None if all are of
-    another model."""
-    wanted = _numbers(query)
-    alike = [vector for vector in vectors if len(vector) == len(query)]
-    return max((sum(map(operator.mul, wanted, _numbers(vector))) for vector in alike), default=None)
-
-
-def _numbers(vector: bytes) -> tuple[float, ...]:
+def numbers_of(vector: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(vector) // 4}f", vector)
+
+
+def nearness(wanted: Sequence[float], vectors: Iterable[bytes]) -> float | None:
+    """How near the nearest of an item's vectors is to the numbers of a query: the cosine of their angle. None if all
+    are of another model."""
+    alike = [numbers_of(vector) for vector in vectors if len(vector) == 4 * len(wanted)]
+    if not alike:
+        return None
+    cosine: float = max(sum(map(operator.mul, wanted, numbers)) for numbers in alike)
+    return min(1.0, max(-1.0, cosine))  # what is rounded may be beyond
 
 
 def _loaded(name: str) -> Any:
@@ -138,11 +158,18 @@ def _fields(given: Any) -> list[str]:
 def _texts(value: Any, field: str) -> list[str]:
     """What a value has in a field: "a.b" inside of "a", "a[0]" and "a[-1]" one of a list, "a[*]" or "a.*" each."""
     if field == WHOLE:
-        return [json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)]
+        return [json.dumps(_with_names(value), sort_keys=True, ensure_ascii=False, default=str)]
     found = [value]
     for step in _STEP.findall(field):
         found = [part for each in found for part in _parts(each, step)]
     return [text if isinstance(text, str) else str(text) for text in found if _is_text(text)]
+
+
+def _with_names(value: Any) -> Any:
+    """With strings for keys, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(key): _with_names(each) for key, each in value.items()}
+    return [_with_names(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _parts(value: Any, step: str) -> Sequence[Any]:

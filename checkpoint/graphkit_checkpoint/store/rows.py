@@ -48,7 +48,7 @@ from graphkit_checkpoint.store.base import (
     check_namespace,
 )
 from graphkit_checkpoint.store.filters import check_filter, matches
-from graphkit_checkpoint.store.index import Embedded, Index, nearness
+from graphkit_checkpoint.store.index import Embedded, Index, nearness, numbers_of
 from graphkit_checkpoint.worker import Worker
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ def _contents_of(row: Row) -> tuple[Value, Sequence[bytes]]:
     try:
         if row.checksum == _checksum(row):
             stored = unpack(row.body)
-            value, vectors = stored if isinstance(stored, tuple) else (stored, ())
+            value, vectors = (unpack(stored[0]), stored[1]) if isinstance(stored, tuple) else (stored, ())
             if isinstance(value, dict):
                 return value, vectors
         reason = "it does not match its checksum"
@@ -190,6 +190,8 @@ class Put(NamedTuple):
     place: Place
     body: bytes | None
     ttl: int | None
+    texts: Sequence[str] = ()
+    """What of the value is to be embedded."""
 
 
 class Plan(NamedTuple):
@@ -199,13 +201,32 @@ class Plan(NamedTuple):
     """The reads at their positions in the batch."""
     puts: Mapping[Place, Put]
     """In the order of their places, so that two batches never wait for each other's rows."""
-    vectors: Embedded
-    """Of the queries."""
+    vectors: Mapping[str, bytes] = {}
+    """Of what searches ask."""
 
     @property
     def places(self) -> set[Place]:
         """What the batch names."""
         return {_place(op) for op in self.ops if isinstance(op, GetOp)}.union(self.puts)
+
+    @property
+    def texts(self) -> list[str]:
+        """What is embedded of the values, each text once."""
+        return [*dict.fromkeys(text for put in self.puts.values() for text in put.texts)]
+
+    @property
+    def queries(self) -> list[str]:
+        """What searches ask by meaning, each once."""
+        return [*dict.fromkeys(op.query for op in self.ops if isinstance(op, SearchOp) and op.query)]
+
+    def with_vectors(self, found: Embedded) -> Plan:
+        puts = {
+            place: put._replace(body=pack((put.body, [found.texts[text] for text in put.texts])))
+            if put.texts
+            else put
+            for place, put in self.puts.items()
+        }
+        return self._replace(puts=puts, vectors=found.queries)
 
 
 class RowStore(BaseStore):
@@ -265,14 +286,16 @@ class RowStore(BaseStore):
         self._worker.close()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = list(ops)
-        vectors = {} if self._index is None else self._index.embedded(ops)
-        return self._carry_out(_plan(ops, self._index, vectors))
+        plan = _plan(ops, self._index)
+        if self._index is not None:
+            plan = plan.with_vectors(self._index.embedded(plan.texts, plan.queries))
+        return self._carry_out(plan)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = list(ops)
-        vectors = {} if self._index is None else await self._index.aembedded(ops)
-        return await self._off_loop(self._carry_out, _plan(ops, self._index, vectors))
+        plan = _plan(ops, self._index)
+        if self._index is not None:
+            plan = plan.with_vectors(await self._index.aembedded(plan.texts, plan.queries))
+        return await self._off_loop(self._carry_out, plan)
 
     def sweep_ttl(self) -> int:
         """Remove the items that have expired; returns how many. No read shows them before either."""
@@ -317,7 +340,7 @@ class RowStore(BaseStore):
         rows: Rows,
         op: GetOp | SearchOp | ListNamespacesOp | None,
         known: Mapping[Place, Row],
-        vectors: Embedded,
+        vectors: Mapping[str, bytes],
         now: int,
         read: list[Row],
     ) -> Result:
@@ -368,11 +391,12 @@ class RowStore(BaseStore):
 # --- checking a batch --------------------------------------------------------------------------------
 
 
-def _plan(ops: Sequence[Op], index: Index | None, vectors: Embedded) -> Plan:
-    puts = [_put(op, index, vectors) for op in ops if isinstance(op, PutOp)]
+def _plan(ops: Iterable[Op], index: Index | None) -> Plan:
+    ops = list(ops)
+    puts = [_put(op, index) for op in ops if isinstance(op, PutOp)]
     # Of several puts to one place the last stays.
     places = {put.place: put for put in puts}
-    return Plan([_read(op, index) for op in ops], dict(sorted(places.items())), vectors)
+    return Plan([_read(op, index) for op in ops], dict(sorted(places.items())))
 
 
 def _read(op: Op, index: Index | None) -> GetOp | SearchOp | ListNamespacesOp | None:
@@ -417,16 +441,15 @@ def _check_page(limit: int, offset: int) -> None:
             raise ValueError(f"{name} is a number from 0, not {number!r}")
 
 
-def _put(op: PutOp, index: Index | None, vectors: Embedded) -> Put:
+def _put(op: PutOp, index: Index | None) -> Put:
     if op.index and index is None:
         raise ValueError("this store has no index for fields of a value; leave out index, or pass False")
     place = Place(path_of(check_namespace(op.namespace)), check_key(op.key).encode())
     if op.value is None:
         return Put(place, None, None)
-    value: Any = _checked_value(op.value)
-    texts = [] if index is None else index.texts(op)
-    body = pack((value, [vectors[text] for text in texts]) if texts else value)
-    return Put(place, body, None if op.ttl is None else _microseconds(op.ttl))
+    value = _checked_value(op.value)
+    body, ttl = pack(value), None if op.ttl is None else _microseconds(op.ttl)
+    return Put(place, body, ttl, [] if index is None else index.texts(value, op.index))
 
 
 def _checked_value(value: object) -> Value:
@@ -485,9 +508,10 @@ Found = tuple[Row, Value, float | None]
 def _nearest(rows: Rows, op: SearchOp, query: bytes, now: int) -> list[Found]:
     """The items that have vectors, the nearest first."""
     found: list[tuple[float, Found]] = []
+    wanted = numbers_of(query)
     for row in rows.below(path_of(op.namespace_prefix), now):
         value, vectors = _contents_of(row)
-        score = nearness(query, vectors)
+        score = nearness(wanted, vectors)
         if score is not None and (not op.filter or matches(value, op.filter)):
             found.append((-score, (row, value, score)))
     found.sort(key=operator.itemgetter(0))

@@ -62,10 +62,12 @@ def execute(attempt: Attempt) -> Outcome:
                 callee, args, kwargs = steps.send(value)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    except BaseException:
+    except BaseException as error:
         frame.stop()
         if frame.inside:
             frame.inside.wait(PATIENCE)
+        if frame.traced is not None:
+            _langchain().broken_off(frame, error)
         raise
     finally:
         if frame.langchain is not None:
@@ -102,9 +104,11 @@ async def aexecute(attempt: Attempt) -> Outcome:
     except GeneratorExit:  # the coroutine is closed and can wait for nothing
         frame.stop()
         raise
-    except BaseException:
+    except BaseException as error:
         frame.stop()
         await frame.asettle()
+        if frame.traced is not None:
+            await _langchain().abroken_off(frame, error)
         raise
     finally:
         if frame.langchain is not None:

@@ -81,7 +81,9 @@ class Scope(NamedTuple):
     live: Live = Live(busy={})
 
     def __reduce__(self) -> Any:
-        return Scope, self[:-1]  # all but what is live
+        # All but what is live, and who listens here.
+        config = {key: value for key, value in self.config.items() if key != "callbacks"}
+        return Scope, (config, *self[1:-1])
 
 
 Write = tuple[str, Any]

@@ -190,8 +190,9 @@ class Editor:
         values = {} if update.values is None else update.values
         path = ("update", index)
         place = Place(self.standing.checkpoint_id or "", self.request.namespace, self.standing.step, path)
+        given = Callee(spec.name, _given, None)
         stand_in = NodeSpec(
-            name=spec.name, callee=Callee(spec.name, _given, None), shape=spec.shape, branches=spec.branches
+            name=spec.name, callee=given, shape=spec.shape, branches=spec.branches, shown=False
         )
         state = self.standing.state
         attempt = Attempt(stand_in, values, place, self.request.scope, self.program.words)

@@ -197,7 +197,10 @@ class Invocation:
 
     def let_go(self) -> Messages | None:
         """The request is over: what the next one may have as its `kept`."""
-        return self.kept if self._messages is None else self._messages
+        kept = self.kept if self._messages is None else self._messages
+        if kept is not None:
+            kept.settle()
+        return kept
 
     @property
     def state(self) -> AgentState:

@@ -115,9 +115,13 @@ class ConversationManager(ABC):
             return
         event.retry = True
 
-    def _before_a_large_call(self, event: BeforeModelCallEvent) -> None:
+    def _is_large(self, event: BeforeModelCallEvent) -> bool:
+        """Whether a call would probably take more of what the model can read than it should."""
         share = (event.projected_input_tokens or 0) / _readable(event.agent.model)
-        if self._threshold is None or share < self._threshold:
+        return self._threshold is not None and share >= self._threshold
+
+    def _before_a_large_call(self, event: BeforeModelCallEvent) -> Any:
+        if not self._is_large(event):
             return
         try:
             self._managed(event.agent, lambda: self.reduce_context(event.agent))

@@ -13,7 +13,7 @@ from graphkit.frame import depth_below
 from graphkit_prebuilt.assembly import Assembly
 from graphkit_prebuilt.content import Message, texts, user
 from graphkit_prebuilt.conversation import copied
-from graphkit_prebuilt.hooks.catalogue import AfterModelCallEvent
+from graphkit_prebuilt.hooks.catalogue import AfterModelCallEvent, BeforeModelCallEvent
 from graphkit_prebuilt.loop.invocation import Invocation
 from graphkit_prebuilt.loop.steps import OVER, Steps, Stream, blocking, depth_here
 from graphkit_prebuilt.managers.cutting import first_after_summary, pinned
@@ -101,8 +101,13 @@ class SummarizingConversationManager(ConversationManager):
     def _is_due(self, invocation: Invocation) -> bool:
         return False
 
+    # A summary takes as long as a call of a model; an event loop must not wait for it.
+
+    async def _before_a_large_call(self, event: BeforeModelCallEvent) -> None:
+        if self._is_large(event):
+            await in_thread(depth_here(), super()._before_a_large_call, event)
+
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
-        # A summary takes as long as a call of a model; an event loop must not wait for it.
         await in_thread(depth_here(), super()._after_model_call, event)
 
     def _summarize(self, agent: Any, messages: list[Message]) -> Message:

@@ -11,7 +11,6 @@ from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
-from weakref import finalize
 
 from graphkit.drivers.loops import submit_to_loop
 from graphkit.errors import MCPClientInitializationError
@@ -293,7 +292,7 @@ class MCPClient(Offers, ToolProvider):
         )
         connection = Connection(make, str(self._address), self._startup_timeout)
         connection.open()
-        finalize(self, connection.leave).atexit = False
+        connection.end_with(self)
         return connection
 
 

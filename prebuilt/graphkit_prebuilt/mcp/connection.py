@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import finalize
 
 from graphkit.drivers.loops import LoopFuture, submit_to_loop
 from graphkit.errors import MCPClientInitializationError, MCPConnectionError
@@ -64,6 +65,7 @@ class Connection:
         self._ready: Future[Client] = Future()
         self._end = asyncio.Event()
         self._served: LoopFuture[None] | None = None
+        self._ending: finalize[..., Any] | None = None
 
     @property
     def client(self) -> Client:
@@ -80,8 +82,15 @@ class Connection:
             self._served.stop()
             raise
 
+    def end_with(self, owner: object) -> None:
+        """End the session when this object is garbage, if it has not been closed before."""
+        self._ending = finalize(owner, self.leave)
+        self._ending.atexit = False
+
     def close(self) -> None:
         """End the session, and wait until it has ended."""
+        if self._ending is not None:
+            self._ending.detach()
         self.leave()
         if self._served is not None:
             self._served.exception()

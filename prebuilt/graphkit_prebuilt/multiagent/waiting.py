@@ -28,7 +28,8 @@ OURS: Final = "graphkit_prebuilt"
 
 def only_awaits(team: MultiAgentBase) -> bool:
     """Whether a turn calls nothing but what is ours or is awaited, and has not to wait for storage. Of a model whose
-    `stream` is no async generator nobody knows."""
+    `stream` is no async generator nobody knows. Asked when a turn begins: a callback that is added in the midst of it
+    is called on its loop, as in `invoke_async`."""
     return not team.saver.blocking and _is_awaited(team)
 
 

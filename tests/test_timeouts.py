@@ -382,11 +382,12 @@ def test_what_a_node_writes_after_its_timeout_is_not_shown(runner: Runner, clock
     )
     chunks = runner.stream(graph, EMPTY, stream_mode=["custom", "updates"])
     assert [chunk for mode, chunk in chunks if mode == "custom"] == ["early", "handled"]
-    assert [chunk for mode, chunk in chunks if mode == "updates"] == [
+    *of_one_superstep, last = [chunk for mode, chunk in chunks if mode == "updates"]
+    assert sorted(of_one_superstep, key=str) == [
         {"beside": {"log": ["beside"]}},
         {"late": {"log": ["handled"]}},
-        {"after": {"log": ["after"]}},
     ]
+    assert last == {"after": {"log": ["after"]}}
 
 
 def test_a_flood_of_events_does_not_outlast_a_run_timeout(runner: Runner) -> None:

@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test check bench profile chaos lint types format
 
-demo: $(STAMP)
+demo: $(CORE)
 	$(RUN) examples/accounts_payable/main.py
 
 test: $(STAMP)
@@ -38,8 +39,12 @@ chaos: $(STAMP)
 	GRAPHKIT_CHAOS=$${GRAPHKIT_CHAOS:-1} GRAPHKIT_SEED=$${GRAPHKIT_SEED:-$$(date +%s)} \
 	$(RUN) -m pytest -n 2 -q -o timeout=3600 tests/safety tests/test_concurrency.py
 
-$(STAMP): pyproject.toml
+$(CORE): pyproject.toml
 	@$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'Python 3.11 or newer is needed'"
 	@$(PYTHON) -m venv $(VENV) || { echo "venv is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e .
+	touch $(CORE)
+
+$(STAMP): $(CORE)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $(STAMP)

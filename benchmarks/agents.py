@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -66,26 +66,38 @@ def scripted(framework: AgentFramework, answer: Callable[[int], Chunks], looples
 
     `loopless`: graphkit's streams a plain list instead, which can be read without an event loop.
     """
-    calls = count()
+    return model_class(framework.Model, loopless and framework.name == "graphkit")(answer)
 
-    async def stream_async(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
-        for chunk in answer(next(calls)):
-            yield chunk
 
-    def stream_plain(self: Any, *args: Any, **kwargs: Any) -> Chunks:
-        return answer(next(calls))
+@cache
+def model_class(base: Any, loopless: bool) -> Callable[[Callable[[int], Chunks]], Any]:
+    """The class of scripted models, made once as a program would: a new one for each agent would defeat the
+    interpreter's caches, which belong to types."""
 
-    async def structured_output(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
-        raise NotImplementedError
-        yield
+    class Scripted(base):  # type: ignore[misc]
+        def __init__(self, answer: Callable[[int], Chunks]) -> None:
+            self.answer = answer
+            self.calls = count()
 
-    methods: dict[str, Any] = {
-        "stream": stream_plain if loopless and framework.name == "graphkit" else stream_async,
-        "structured_output": structured_output,
-        "get_config": lambda self: {},
-        "update_config": lambda self, **config: None,
-    }
-    return type("Scripted", (framework.Model,), methods)()
+        def get_config(self) -> dict[str, Any]:
+            return {}
+
+        def update_config(self, **config: Any) -> None:
+            pass
+
+        async def structured_output(self, *args: Any, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
+            raise NotImplementedError
+            yield
+
+        async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
+            for chunk in self.answer(next(self.calls)):
+                yield chunk
+
+    class Loopless(Scripted):
+        def stream(self, *args: Any, **kwargs: Any) -> Chunks:  # type: ignore[override]
+            return self.answer(next(self.calls))
+
+    return Loopless if loopless else Scripted
 
 
 def new_agent(framework: AgentFramework, model: Any, tool: Callable[..., Any], session: Any = None) -> Any:
@@ -124,6 +136,17 @@ def turn(framework: AgentFramework, saver: Any, loopless: bool = False) -> Sampl
         elapsed = seconds_of_request(agent)
         assert len(agent.messages) == 4
         return elapsed
+
+    return sample
+
+
+def turn_of_conversation(framework: AgentFramework, saver: Any, loopless: bool = False) -> Sample:
+    """The same of an agent that has had requests before: as in `growth_with_requests`, those around the tenth."""
+
+    def sample() -> float:
+        agent = new_agent(framework, scripted(framework, one_call_each, loopless), add)
+        taken = [seconds_of_request(agent) for _ in range(EARLY + AROUND)]
+        return median(taken[EARLY - AROUND :])
 
     return sample
 
@@ -263,6 +286,13 @@ def rows(sizes: Sizes) -> list[Scenario]:
             "µs",
             None,
             partial(turn, loopless=True),
+            peer="Strands",
+        ),
+        Scenario(
+            f"agent: the same, request {EARLY} of a conversation",
+            "µs",
+            Target("ratio", 6),
+            turn_of_conversation,
             peer="Strands",
         ),
         Scenario("agent: the same, awaited", "µs", None, turn_awaited, peer="Strands"),

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import contextvars
+import queue
 import subprocess
 import sys
 import threading
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from graphkit.config import get_stream_writer
-from graphkit.drivers import aio, sync
+from graphkit.drivers import aio, errand, sync
 from graphkit.drivers.buffer import ROOM
 from graphkit.drivers.pools import NodePool
 from graphkit.types import RunnableConfig
@@ -258,6 +260,55 @@ def test_work_that_comes_one_by_one_needs_one_thread() -> None:
     assert len(threads) == 1
     barrier = threading.Barrier(32)
     assert len({future.result() for future in [pool.submit(barrier.wait, 20) for _ in range(32)]}) == 32
+
+
+def test_what_comes_first_is_begun_first_though_threads_have_to_be_started() -> None:
+    """Nobody waits for a thread to start with work in hand that others overtake."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(20)  # a thread goes on until it waits
+    try:
+        for _ in range(5):
+            pool, begun = NodePool(32, "test"), list[int]()
+            for future in [pool.submit(begun.append, number) for number in range(5)]:
+                future.result(20)
+            assert begun == list(range(5))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_in_a_queue_each_begins_when_the_one_before_has_begun_or_ended(monkeypatch: Any) -> None:
+    attempts: list[Any] = [
+        SimpleNamespace(name=name, begun=None, context=None, scope=SimpleNamespace(depth=0))
+        for name in "abcd"
+    ]
+    here: queue.SimpleQueue[str] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+    go_on = {name: threading.Event() for name in "abcd"}
+
+    def execute(attempt: Any) -> Any:
+        here.put(attempt.name)
+        assert go_on[attempt.name].wait(20)
+        return attempt
+
+    monkeypatch.setattr(errand, "execute", execute)
+    around = contextvars.copy_context()
+
+    def tell(told: Any) -> None:
+        ended.put(told[0].name)
+
+    errands = [errand.Errand(one, around, tell) for one in attempts]
+    errand.Errand.queue(errands)
+    assert here.get(timeout=20) == "a" and here.empty()
+    assert errands[2].cancel()
+    attempts[0].begun()
+    assert here.get(timeout=20) == "b"  # beside the first
+    go_on["b"].set()
+    assert ended.get(timeout=20) == "b"
+    assert here.get(timeout=20) == "d"
+    go_on["a"].set()
+    go_on["d"].set()
+    assert {ended.get(timeout=20), ended.get(timeout=20)} == {"a", "d"}
+    assert [one.begun for one in attempts] == [None] * 4
 
 
 def test_an_interrupt_while_a_thread_starts_does_not_end_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,47 @@ def test_an_unknown_option_of_a_run_is_refused(runner: Runner, build: Build, con
     assert runner.history(graph, config) == []
 
 
+@pytest.mark.parametrize("name", ["checkpoint_id", "checkpoint_ns"])
+@pytest.mark.parametrize("value", [5, 0, False, b"x", ["x"]], ids=repr)
+def test_what_addresses_a_checkpoint_is_a_text(
+    runner: Runner, saver: Saver, config: RunnableConfig, name: str, value: Any
+) -> None:
+    graph = graph_of({"node": says("node")}, saver=saver)
+    runner.invoke(graph, EMPTY, config)
+    bad: Any = {"configurable": {**config["configurable"], name: value}}
+    for wrong in (
+        lambda: runner.invoke(graph, EMPTY, bad),
+        lambda: runner.get_state(graph, bad),
+        lambda: runner.update_state(graph, bad, EMPTY, as_node="node"),
+        lambda: saver.get_tuple(bad),
+    ):
+        with pytest.raises(ValueError, match=rf"{name} .* is a {type(value).__name__}"):
+            wrong()
+    assert runner.get_state(graph, config).values == {"log": ["node"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"limit": "2"}, ValueError),
+        ({"limit": 2.5}, ValueError),
+        ({"limit": True}, ValueError),
+        ({"filter": "source"}, TypeError),
+        ({"filter": [("source", "loop")]}, TypeError),
+        ({"before": {"configurable": {"checkpoint_id": 5}}}, ValueError),
+    ],
+)
+def test_a_bad_search_of_history_is_refused_by_name(
+    saver: Saver, config: RunnableConfig, options: dict[str, Any], error: type[Exception]
+) -> None:
+    graph = graph_of({"node": says("node")}, saver=saver)
+    graph.invoke(EMPTY, config)
+    name = "checkpoint_id" if "before" in options else next(iter(options))
+    for search in (graph.get_state_history, saver.list):
+        with pytest.raises(error, match=name):
+            list(search(config, **options))
+
+
 @pytest.mark.parametrize("limit", [0, -1, 1.5, 5.0, "5", float("inf")], ids=repr)
 def test_a_bad_recursion_limit_is_refused_before_anything_happens(
     runner: Runner, watched: Any, ran: list[Any], config: RunnableConfig, limit: Any
@@ -366,8 +407,9 @@ def test_a_stored_type_that_is_unknown_here_is_an_error_until_it_is_registered(
     with closing(SqliteSaver(path)) as saver:
         graph = graph_of({"node": ran.append}, saver=saver, state=Holder)
         for colour in ("sync", "async"):
-            with pytest.raises(UnknownTypeError, match="Invoice"):
+            with pytest.raises(UnknownTypeError, match="Invoice") as unknown:
                 Runner(colour).get_state(graph, config)
+            assert unknown.value.__notes__[0].endswith("of thread 't'")
             with pytest.raises(UnknownTypeError, match="Invoice"):
                 Runner(colour).invoke(graph, {}, config)
         assert ran == []

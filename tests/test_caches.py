@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -118,6 +119,9 @@ class Client:
     def speak(self, state: State) -> State:
         return {"y": self.word}
 
+    def add(self, state: State) -> None:
+        pass
+
 
 def asking(client: Any) -> Callable[[State], State]:
     return lambda state: {"y": client.word}
@@ -125,6 +129,23 @@ def asking(client: Any) -> Callable[[State], State]:
 
 def looking_up(clients: Mapping[str, Client]) -> Callable[[State], State]:
     return lambda state: {"y": clients["any"].word}
+
+
+def counting_by(word: str, runs: dict[str, list[str]]) -> Callable[[State], State]:
+    def counted(state: State) -> State:
+        runs[word] = [*runs.get(word, []), word]
+        runs[word].append(word)
+        return {"y": word}
+
+    return counted
+
+
+def writing(client: Client) -> Callable[[State], State]:
+    def write(state: State) -> State:
+        client.add(state)  # not the `add` of a container: which client it is counts
+        return {"y": client.word}
+
+    return write
 
 
 def graph_saying(word: str) -> Any:
@@ -210,6 +231,8 @@ TWINS: dict[str, tuple[Any, Any]] = {
     "what cannot be stored": (asking(Client("one")), asking(Client("two"))),
     "methods of what cannot be stored": (Client("one").speak, Client("two").speak),
     "dicts of what cannot be stored": (looking_up({"any": Client("1")}), looking_up({"any": Client("2")})),
+    "closures that count by name": (counting_by("one", {}), counting_by("two", {})),
+    "closures that change what cannot be stored": (writing(Client("one")), writing(Client("two"))),
     "a class and its objects": (asking(Client("one")), asking(Speaker("two"))),
     "wrapped": (one, wrapping(one)),
     "wrapped alike": (wrapping(one), wrapping(two)),
@@ -285,6 +308,40 @@ def logging_object(word: str) -> Any:
     return Local()
 
 
+def counting(kind: str) -> Callable[[], Any]:
+    """Makes the same function anew, which counts its runs in what all of them enclose."""
+    runs: list[int] = []
+    seen: dict[Any, int] = {"n": 0}
+    numbers = count()
+    number = 0
+
+    def make() -> Any:
+        def appends(state: State) -> State:
+            runs.append(number)
+            return logged(state)
+
+        def assigns(state: State) -> State:
+            nonlocal number
+            number += 1
+            return logged(state)
+
+        def assigns_items(state: State) -> State:
+            seen["n"] += 1
+            seen[state["x"]] = 1
+            return logged(state)
+
+        def takes(state: State) -> State:
+            next(numbers)
+            return logged(state)
+
+        def within(state: State) -> State:
+            return next(appends(state) for _ in "a")
+
+        return locals()[kind]
+
+    return make
+
+
 SAME: dict[str, Callable[[], Any]] = {
     "a function": lambda: logged,
     "a lambda": lambda: lambda state: logged(state),
@@ -294,6 +351,11 @@ SAME: dict[str, Callable[[], Any]] = {
     "a method of an object with equal fields": lambda: Logger("word").log,
     "an object of a local class": lambda: logging_object("word"),
     "a graph": logging_graph,
+    "a closure that appends to what it encloses": counting("appends"),
+    "a closure that assigns what it encloses": counting("assigns"),
+    "a closure that assigns items of what it encloses": counting("assigns_items"),
+    "a closure that takes from what it encloses": counting("takes"),
+    "a closure around a closure that does": counting("within"),
 }
 
 

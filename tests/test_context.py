@@ -376,11 +376,74 @@ def test_editing_a_thread_needs_no_context(runner: Runner, saver: Saver, config:
 # Graphs below
 
 
+class Wider(TypedDict):
+    user: str
+    limit: int
+    tenant: str
+
+
+@dataclasses.dataclass
+class WiderData:
+    tenant: str
+    user: str
+    limit: int = 3
+
+
+class WiderModel(pydantic.BaseModel):
+    tenant: str
+    user: str
+
+
+WIDER = [
+    (Wider, {"user": "ada", "limit": 3, "tenant": "t"}),
+    (WiderData, WiderData("t", "ada")),
+    (WiderModel, WiderModel(tenant="t", user="ada")),
+]
+
+
+@pytest.mark.parametrize("around, context", WIDER, ids=["dict", "dataclass", "model"])
+@pytest.mark.parametrize("below", SCHEMAS.values(), ids=SCHEMAS)
+@pytest.mark.parametrize("kind", ["node", "call"])
+def test_a_graph_below_takes_of_an_inherited_context_what_it_knows(
+    runner: Runner, ran: list[Any], kind: str, below: Any, around: Any, context: Any
+) -> None:
+    """It needs no more than it declares, and LangGraph gives it all."""
+    child = graph_of(below, ran)
+    builder = StateGraph(State, around)
+    builder.add_node("c", child if kind == "node" else lambda state: child.invoke({}))
+    runner.invoke(builder.add_edge(START, "c").compile(), {}, context=context)
+    (found,) = ran
+    if below is not Dict:
+        assert found == below(user="ada", limit=3)
+    elif isinstance(context, dict):
+        assert found is context
+    else:
+        assert found in ({"user": "ada", "limit": 3}, {"user": "ada"})
+
+
+def test_a_field_that_an_inherited_context_has_otherwise_is_refused(runner: Runner, ran: list[Any]) -> None:
+    class Other(TypedDict):
+        user: int
+        tenant: str
+
+    for below in SCHEMAS.values():
+        child = graph_of(below, ran, name="child")
+        graph = StateGraph(State, Other).add_node("c", child).add_edge(START, "c").compile()
+        with pytest.raises(InvalidContextError, match=r"'child'.*inherits.*user"):
+            runner.invoke(graph, {}, context={"user": 5, "tenant": "t"})
+    assert ran == []
+
+
+@dataclasses.dataclass
+class Nobody:
+    tenant: str = "t"
+
+
 def test_an_inherited_context_must_fit_the_graph_below(runner: Runner, ran: list[Any]) -> None:
     child = graph_of(Model, ran, name="child")
-    graph = StateGraph(State, Data).add_node("c", child).add_edge(START, "c").compile()
-    with pytest.raises(InvalidContextError, match=r"'child'.*Model.*inherits.*Data") as caught:
-        runner.invoke(graph, {}, context=Data("ada"))
+    graph = StateGraph(State, Nobody).add_node("c", child).add_edge(START, "c").compile()
+    with pytest.raises(InvalidContextError, match=r"'child'.*Model.*inherits.*Nobody.*user") as caught:
+        runner.invoke(graph, {}, context=Nobody())
     assert ran == []
     assert any("'c'" in note for note in caught.value.__notes__)
 
@@ -393,9 +456,9 @@ def test_a_context_that_does_not_fit_is_not_tried_again(runner: Runner, ran: lis
         child.invoke({})
         return {}
 
-    builder = StateGraph(State, Data).add_node(call, retry_policy=RetryPolicy(initial_interval=0.01))
+    builder = StateGraph(State, Nobody).add_node(call, retry_policy=RetryPolicy(initial_interval=0.01))
     with pytest.raises(InvalidContextError):
-        runner.invoke(builder.add_edge(START, "call").compile(), {}, context=Data("ada"))
+        runner.invoke(builder.add_edge(START, "call").compile(), {}, context=Nobody())
     assert ran == ["call"]
 
 

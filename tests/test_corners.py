@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from graphkit import START, Command, Send, StateGraph, interrupt
+from graphkit.cache.memory import InMemoryCache
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.errors import (
@@ -428,3 +429,15 @@ def test_a_saver_and_a_store_may_be_given_to_a_compiled_graph(runner: Any, confi
     assert graph.checkpointer is None
     with pytest.raises(TypeError, match="checkpointer must be a saver"):
         graph.checkpointer = "memory"
+
+
+def test_a_cache_may_be_given_to_a_compiled_graph(runner: Any) -> None:
+    ran: list[int] = []
+    builder = StateGraph(State).add_node("n", lambda state: ran.append(1), cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "n").compile()
+    for cache, runs in ((None, 2), (InMemoryCache(), 3), (InMemoryCache(), 4)):
+        graph.cache = cache
+        assert graph.cache is cache
+        for _ in range(2):
+            runner.invoke(graph, {"x": 1})
+        assert len(ran) == runs

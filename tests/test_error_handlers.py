@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphkit import Command, interrupt
+from graphkit import START, Command, StateGraph, interrupt
 from graphkit.checkpoint.postgres import PostgresSaver
 from graphkit.checkpoint.sqlite import SqliteSaver
 from graphkit.engine.failures import Failure, failure_of, failure_record
@@ -189,6 +189,27 @@ def test_a_handler_that_waits_for_a_sibling_that_failed_starts_when_the_run_goes
     assert runs.count("node") == 1
 
 
+def test_where_a_handler_has_gone_is_recorded_with_what_it_wrote(
+    runner: Runner, saver: Saver, config: RunnableConfig
+) -> None:
+    """The superstep waits for a question beside the handler; then the edges of the failed node are not followed."""
+
+    def handler(state: State, error: NodeError) -> Command[Any]:
+        return Command(update={"log": ["handled"]}, goto="rescue")
+
+    nodes = {
+        "node": failing(ValueError(), []),
+        "ask": lambda state: {"log": [interrupt("?")]},
+        "next": says("next"),
+        "rescue": says("rescue"),
+    }
+    edges = [(START, "node"), (START, "ask"), ("node", "next")]
+    options = {"node": {"error_handler": handler, "destinations": ("rescue",)}}
+    graph = graph_of(nodes, edges, saver=saver, node_options=options)
+    runner.invoke(graph, EMPTY, config)
+    assert runner.invoke(graph, Command(resume="go"), config)["log"] == ["go", "handled", "rescue"]
+
+
 def test_a_graph_that_has_lost_its_handler_runs_the_node(
     runner: Runner, saver: Saver, config: RunnableConfig
 ) -> None:
@@ -247,6 +268,38 @@ def test_a_handler_knows_which_attempt_was_the_last(
     runner.invoke(graph, EMPTY, config)
     runner.invoke(graph, Command(resume="go"), config)
     assert seen == [3, 3]
+
+
+@pytest.mark.parametrize("policy", ["of the node", "default"])
+def test_a_handler_is_tried_again_by_the_default_policy_alone(
+    runner: Runner, saver: Saver, config: RunnableConfig, policy: str
+) -> None:
+    """As in LangGraph: the policy of a node is for that node."""
+    retry, tried = RetryPolicy(initial_interval=0, jitter=False, max_attempts=3), []
+
+    def node(state: State) -> State:
+        tried.append("node")
+        raise ConnectionError
+
+    def handler(state: State, error: NodeError) -> State:
+        tried.append("handler")
+        if tried.count("handler") % 3:
+            raise ConnectionError
+        return {"log": ["handled"]}
+
+    builder = StateGraph(State)
+    if policy == "default":
+        builder.set_node_defaults(retry_policy=retry)
+    options: dict[str, Any] = {} if policy == "default" else {"retry_policy": retry}
+    builder.add_node("node", node, error_handler=handler, **options).add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver)
+    if policy == "default":
+        assert runner.invoke(graph, EMPTY, config)["log"] == ["handled"]
+        assert tried == ["node"] * 3 + ["handler"] * 3
+        return
+    with pytest.raises(ConnectionError):
+        runner.invoke(graph, EMPTY, config)
+    assert tried == ["node"] * 3 + ["handler"]
 
 
 def test_what_a_handler_returns_is_not_kept_in_the_cache(runner: Runner) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from graphkit import Command, entrypoint, interrupt, task
+from graphkit import START, Command, entrypoint, interrupt, task
 from graphkit.cache.memory import InMemoryCache
+from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.errors import (
     InterruptMismatchError,
     NodeTimeoutError,
@@ -26,8 +27,20 @@ from graphkit.errors import (
     UnserializableStateError,
 )
 from graphkit.runtime import get_runtime
-from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, TimeoutPolicy
-from tests.conftest import EMPTY, Build, Reopen, Runner, Saver, State, graph_of, questions
+from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, StateSnapshot, TimeoutPolicy
+from tests.conftest import (
+    EMPTY,
+    Build,
+    Reopen,
+    Runner,
+    Saver,
+    State,
+    asks,
+    graph_of,
+    in_a_row,
+    questions,
+    says,
+)
 
 PATIENCE = 20
 """Seconds after which a wait gives up; reached only by a defect."""
@@ -847,10 +860,11 @@ def test_a_timeout_of_the_caller_ends_its_tasks(runner: Runner) -> None:
 
 
 def test_cancelling_a_call_cancels_the_task(runner: Runner) -> None:
-    cancelled = threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
 
     @task
     async def slow() -> None:
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -858,8 +872,11 @@ def test_cancelling_a_call_cancels_the_task(runner: Runner) -> None:
 
     @entrypoint()
     async def flow(given: Any) -> Any:
+        call = slow()
+        while not started.is_set():  # a call that has not begun has nothing to end
+            await asyncio.sleep(0)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(slow(), 0.02)
+            await asyncio.wait_for(call, 0.02)
         return "gone on"
 
     assert runner.invoke(flow, 1) == "gone on"
@@ -1206,6 +1223,68 @@ def test_going_back_to_the_start_of_a_workflow_computes_anew(
     start = next(state for state in runner.history(graph, config) if state.next == ("flow",))
     assert runner.invoke(graph, None, start.config) == [2]
     assert ran == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "values, as_node, value, previous",
+    [
+        ("edited", None, "edited", "edited"),
+        ("edited", "flow", "edited", "edited"),
+        ({"a": 1}, None, {"a": 1}, {"a": 1}),
+        (entrypoint.final(value="shown", save="saved"), None, "shown", "saved"),
+        (None, "flow", None, None),
+    ],
+    ids=["value", "by-name", "dict", "final", "none"],
+)
+@pytest.mark.parametrize("before", ["fresh", "ran", "asking"])
+def test_an_update_is_what_a_workflow_has_returned(
+    runner: Runner, config: RunnableConfig, before: str, values: Any, as_node: str, value: Any, previous: Any
+) -> None:
+    """As in LangGraph: of a workflow, an update stands for its value, and what it saves."""
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def flow(given: Any, previous: Any) -> Any:
+        return interrupt("?") if given == "ask" else previous
+
+    if before != "fresh":
+        runner.invoke(flow, "ask" if before == "asking" else "first", config)
+    runner.update_state(flow, config, values, as_node=as_node)
+    state = runner.get_state(flow, config)
+    assert (state.values, state.next, state.interrupts) == (value, (), ())
+    assert runner.invoke(flow, "next", config) == previous
+
+
+def test_an_update_as_the_start_is_what_a_workflow_is_given(runner: Runner, config: RunnableConfig) -> None:
+    @entrypoint(checkpointer=InMemorySaver())
+    def flow(given: Any) -> Any:
+        return [given]
+
+    runner.update_state(flow, config, 5, as_node=START)
+    assert runner.get_state(flow, config).next == ("flow",)
+    assert runner.invoke(flow, None, config) == [5]
+
+
+def test_a_graph_that_a_workflow_calls_is_looked_into_and_edited(
+    runner: Runner, saver: Saver, config: RunnableConfig
+) -> None:
+    """As one that a node calls: LangGraph's users find it by the same calls."""
+    inner = graph_of({"a": says("a"), "ask": asks("sure?")}, in_a_row("a", "ask"))
+
+    def flow(given: list[Any]) -> Any:
+        return inner.invoke({"log": given})
+
+    graph = entrypoint(checkpointer=saver)(flow)
+    runner.invoke(graph, ["in"], config)
+    assert [name for name, _ in graph.get_subgraphs()] == ["flow"]
+    assert "ask" in graph.get_graph(xray=True).draw_mermaid()
+    (task,) = runner.get_state(graph, config, subgraphs=True).tasks
+    assert isinstance(task.state, StateSnapshot)
+    assert (task.state.values, task.state.next) == ({"log": ["in", "a"]}, ("ask",))
+    inside = runner.history(graph, task.state.config)
+    assert [state.values for state in inside] == [{"log": ["in", "a"]}, {"log": ["in"]}, {"log": []}]
+    runner.update_state(graph, task.state.config, {"log": ["edited"]})
+    runner.invoke(graph, None, config)
+    assert runner.invoke(graph, Command(resume="yes"), config) == {"log": ["in", "a", "edited", "yes"]}
 
 
 def test_a_workflow_is_drawn() -> None:

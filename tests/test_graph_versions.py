@@ -148,8 +148,9 @@ def test_a_harmful_change_is_refused_by_name_and_nothing_is_lost(
     before = runner.thread(version(saver), config)
     spellings: list[Any] = [Command(resume="yes"), [{"interruptResponse": _response(before[0])}]]
     for given in spellings:
-        with pytest.raises(GraphVersionError, match=difference):
+        with pytest.raises(GraphVersionError, match=difference) as refused:
             runner.invoke(version(reopen(saver), **shape), given, config)
+        assert "in thread 't'" in refused.value.__notes__
     assert runner.thread(version(saver), config) == before
     assert runner.invoke(version(saver), Command(resume="yes"), config)["log"][-1] == "last"
 

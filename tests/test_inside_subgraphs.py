@@ -368,15 +368,16 @@ def test_going_back_survives_a_storage_that_breaks_off(
     state = inside(runner, graph, config)
     runner.invoke(graph, Command(resume="first"), config)
     before_ask = past(runner, graph, state, "ask")
-    write, writes = type(saver).write, count(1)
+    door = "write" if saver.blocking else "commit"
+    write, writes = getattr(type(saver), door), count(1)
 
-    def breaks_off(self: Any, rows: Any) -> None:
+    def breaks_off(self: Any, given: Any) -> None:
         if next(writes) > written:
             raise StorageUnavailableError("the storage is gone")
-        write(self, rows)
+        write(self, given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(saver), "write", breaks_off)
+        patched.setattr(type(saver), door, breaks_off)
         try:
             runner.invoke(graph, None, before_ask)
         except StorageUnavailableError:

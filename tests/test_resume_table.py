@@ -449,6 +449,17 @@ def test_updating_an_old_checkpoint_is_a_fork(one: Scene) -> None:
     assert result == {"log": ["in", "first", "edited", "no", "pay"]}
 
 
+def test_a_plain_answer_after_an_edit_is_dropped_and_the_warning_says_why(one: Scene) -> None:
+    """What is asked now may be another question: it is made of what was edited."""
+    one.runner.update_state(one.graph, one.config, {"log": ["edited"]}, "first")
+    with pytest.warns(
+        UserWarning, match="has asked nothing since it was edited: the resume value was dropped"
+    ):
+        again = questions(one.invoke(Command(resume="yes")))
+    assert list(again) == ["ask?"]
+    assert one.invoke(Command(resume="yes")) == {"log": ["in", "first", "edited", "yes", "pay"]}
+
+
 # --- more than an answer --------------------------------------------------------------------------
 
 

@@ -497,6 +497,15 @@ def test_values_ends_with_the_state_and_the_question(
     assert [question.value for question in chunks[-1]["__interrupt__"]] == ["sure?"]
 
 
+@pytest.mark.parametrize("modes", [["values", "updates"], ["updates", "values"]], ids="-".join)
+def test_values_come_after_updates_when_a_question_ends_them_too(
+    runner: Runner, build: Build, config: RunnableConfig, modes: list[Any]
+) -> None:
+    graph = build({"a": says("a"), "ask": asks("sure?")}, in_a_row("a", "ask"))
+    shown = [mode for mode, _ in runner.stream(graph, EMPTY, config, stream_mode=modes)]
+    assert shown == ["values", "updates", "values", "updates", "values"]
+
+
 def test_a_resumed_stream_of_values_begins_with_the_state(
     runner: Runner, build: Build, config: RunnableConfig
 ) -> None:

@@ -588,6 +588,35 @@ def test_nodes_that_never_wait_let_others_on_the_loop_have_a_turn() -> None:
     assert asyncio.run(both())["n"] > 0
 
 
+@pytest.mark.parametrize("supersteps", [1, 30], ids=["many runs", "a long run"])
+def test_runs_inside_a_node_let_others_on_the_loop_have_a_turn(supersteps: int) -> None:
+    seen = asyncio.Event()
+
+    async def add(state: Counted) -> Counted:
+        return {"n": state["n"] + 1}
+
+    def again(state: Counted) -> str:
+        return END if state["n"] % supersteps == 0 else "add"
+
+    inner = StateGraph(Counted).add_node("add", add).add_edge(START, "add")
+    called = inner.add_conditional_edges("add", again, ["add", END]).compile()
+
+    async def call(state: Counted) -> Counted:
+        while not seen.is_set() and state["n"] < 3_000:
+            state = {"n": (await called.ainvoke(state, {"recursion_limit": 100}))["n"]}
+        return state
+
+    async def both() -> Any:
+        graph = StateGraph(Counted).add_node("call", call).add_edge(START, "call").compile()
+        run = asyncio.create_task(graph.ainvoke({"n": 0}))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        seen.set()
+        return await run
+
+    assert 0 < asyncio.run(both())["n"] < 3_000
+
+
 def test_a_node_that_cancels_its_own_run_is_the_last_one() -> None:
     ran: list[str] = []
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from graphkit.errors import (
     InvalidThreadIdError,
     LeaseLostError,
     NoPendingInterruptError,
+    StorageUnavailableError,
 )
 from graphkit.types import Command, RunnableConfig
 from graphkit_checkpoint.ownership import forget_token, new_token
@@ -147,6 +149,63 @@ def test_forks_keep_what_they_share(runner: Runner, saver: Saver, config: Runnab
     assert len(left[1].values["log"]) == 60
 
 
+def test_what_ran_for_a_task_goes_with_its_checkpoint(
+    runner: Runner, saver: Saver, config: RunnableConfig
+) -> None:
+    child = chain(None, "in", "ask", ask=asks("sure?"))
+    graph = chain(saver, "node", "caller", node=child, caller=lambda state: child.invoke(EMPTY))
+    counts = []
+    for _ in range(3):
+        asked = runner.run(graph, EMPTY, config)
+        call(runner, saver, "prune", "t", keep_last=1)
+        while asked.interrupts:  # what is inside the task that waits stays
+            asked = runner.run(graph, Command(resume="yes"), config)
+        call(runner, saver, "prune", "t", keep_last=1)
+        counts.append(call(runner, saver, "usage", "t").checkpoints)
+    assert counts == [1, 1, 1]
+
+
+def counting(saver: Saver) -> Graph:
+    """Each turn adds how often its nested graph, which goes on with its state, has been there."""
+    child = chain(None, "in")
+    child.checkpointer = True
+
+    def count(state: Any) -> Any:
+        return {"log": [len(child.invoke(EMPTY)["log"])]}
+
+    return chain(saver, "before", "count", count=count)
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_a_branch_goes_on_with_its_own_nested_state_after_pruning(
+    runner: Runner, saver: Saver, reopen: Reopen, config: RunnableConfig, keep: int
+) -> None:
+    graph = counting(saver)
+    ends = []
+    for _ in range(4):
+        runner.invoke(graph, EMPTY, config)
+        ends.append(runner.get_state(graph, config).config)
+    runner.update_state(graph, ends[1], {"log": ["fork"]}, as_node="count")
+    for _ in range(2):  # what is known of the way is known after pruning again
+        call(runner, saver, "prune", "t", keep_last=keep)
+    graph = counting(reopen(saver))
+    assert runner.invoke(graph, EMPTY, config)["log"][-4:] == [2, "fork", "before", 3]
+    assert runner.invoke(graph, EMPTY, config)["log"][-1] == 4
+
+
+def test_deleting_a_run_takes_a_nested_graph_back_too(
+    runner: Runner, saver: Saver, config: RunnableConfig
+) -> None:
+    graph = counting(saver)
+    for run in ("a", "b", "c", "d"):
+        runner.invoke(graph, EMPTY, {**config, "run_id": run})
+    call(runner, saver, "delete_for_runs", ["b", "d"])
+    end = runner.get_state(graph, config)
+    assert end.values["log"][-1] == 3  # it was there before the third turn
+    fork = runner.update_state(graph, end.config, {"log": ["fork"]}, as_node="count")
+    assert runner.invoke(graph, EMPTY, fork)["log"][-3:] == ["fork", "before", 4]
+
+
 def test_a_question_survives_pruning(
     runner: Runner, saver: Saver, reopen: Reopen, config: RunnableConfig
 ) -> None:
@@ -189,15 +248,62 @@ def test_strategies_by_the_names_that_langgraph_has(
         {},
         {"keep_last": 0},
         {"keep_last": True},
+        {"keep_last": 2.5},
+        {"keep_last": "1"},
         {"strategy": "all"},
         {"strategy": "delete", "keep_last": 1},
         {"older_than": "1 day"},
         {"older_than": -1},
+        {"older_than": True},
     ],
 )
 def test_what_pruning_refuses(saver: Saver, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"prune|keep_last|strategy|older_than"):
         saver.prune(**options)
+
+
+UPKEEP: dict[str, Callable[[Runner, Saver], None]] = {
+    "set_ttl": lambda runner, saver: call(runner, saver, "set_ttl", "t", 1000),
+    "prune": lambda runner, saver: call(runner, saver, "prune", keep_last=1),
+}
+
+
+@pytest.mark.parametrize("upkeep", UPKEEP)
+@pytest.mark.parametrize("given", ["input", "answer"])
+def test_the_same_call_goes_on_with_a_run_that_broke_off_whatever_was_done_in_between(
+    runner: Runner,
+    saver: Saver,
+    config: RunnableConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+    upkeep: str,
+) -> None:
+    def gone(*_: Any) -> Any:
+        raise StorageUnavailableError("the server went away")
+
+    def breaks(state: Any) -> Any:
+        if not broken:
+            broken.append(True)
+            for name in ("commit", "encode"):
+                monkeypatch.setattr(saver, name, gone)
+        return {"log": ["breaks"]}
+
+    broken: list[bool] = []
+    again: Any = {"log": ["in"]}
+    if given == "input":
+        graph, ran = chain(saver, "a", "b", "breaks", "c", breaks=breaks), ["a", "b"]
+    else:
+        graph, ran = chain(saver, "ask", "b", "breaks", "c", ask=asks("?"), breaks=breaks), ["yes", "b"]
+        (question,) = runner.invoke(graph, again, config)["__interrupt__"]
+        again = Command(resume={question.id: "yes"})
+    with pytest.raises(StorageUnavailableError):
+        runner.invoke(graph, again, config)
+    monkeypatch.undo()
+    UPKEEP[upkeep](runner, saver)
+    assert runner.get_state(graph, config).values == {"log": ["in", *ran]}
+    assert runner.invoke(graph, again, config) == {"log": ["in", *ran, "breaks", "c"]}
+    call(runner, saver, "prune", keep_last=1)
+    assert call(runner, saver, "usage", "t").checkpoints == 1
 
 
 # Forgetting runs
@@ -220,6 +326,21 @@ def test_the_checkpoints_of_a_run_can_be_removed(
     assert runner.get_state(graph, config).values == {"log": ["one", "a", "two", "a"]}
     assert call(runner, saver, "delete_for_runs", ["one", "no such run"]) == 3
     assert runner.invoke(graph, {"log": ["on"]}, config) == {"log": ["one", "a", "two", "a", "on", "a"]}
+
+
+def test_ids_alone_and_uuids_are_taken_everywhere(runner: Runner, saver: Saver) -> None:
+    thread_id, run_id = uuid.UUID(int=1), uuid.UUID(int=2)
+    graph = chain(saver, "a")
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}, "run_id": run_id}
+    for _ in range(2):
+        runner.invoke(graph, EMPTY, config)
+    assert call(runner, saver, "usage", thread_id).checkpoints == 6
+    assert call(runner, saver, "prune", thread_id, keep_last=4) == 2
+    assert call(runner, saver, "prune", [thread_id], keep_last=3) == 1
+    assert call(runner, saver, "delete_for_runs", str(run_id)) == 3
+    assert call(runner, saver, "thread_ids") == []
+    runner.invoke(graph, EMPTY, config)
+    assert call(runner, saver, "delete_for_runs", run_id) == 3
 
 
 # Time to live
@@ -389,7 +510,7 @@ def test_a_run_that_lost_its_lease_cannot_write_after_upkeep(
             f"c{step}",
             f"c{step - 1}" if step else None,
             step,
-            "loop",
+            "input" if step == 1 else "loop",  # a turn that broke off would stay as a whole
             1.0,
             {"run_id": str(step)},
             changed={"k": step},

@@ -482,6 +482,16 @@ def test_an_update_of_nothing_is_the_same_state_again(
     assert runner.invoke(graph, None, config) == log("in", "a", "b", "c")
 
 
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_an_update_of_a_fresh_thread_is_its_input(
+    runner: Runner, build: Build, config: RunnableConfig, names: str
+) -> None:
+    graph = build({name: says(name) for name in names}, in_a_row(*names))
+    runner.update_state(graph, config, log("in"))
+    assert summary(runner.get_state(graph, config)) == ("update", 0, ["in"], ("a",))
+    assert runner.invoke(graph, None, config) == log("in", *names)
+
+
 def test_an_edge_function_cannot_ask_during_an_update(
     runner: Runner, build: Build, config: RunnableConfig
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from graphkit_checkpoint.errors import ConcurrentUpdateError, InvalidThreadIdError, LeaseLostError
 from graphkit_checkpoint.layout import CheckpointRow, corrupt
@@ -48,6 +50,27 @@ def _thread_id_problem(thread_id: object) -> str:
     return ""
 
 
+def addressed(configurable: Mapping[str, Any], name: str) -> str | None:
+    """The text that a config has under this name; None if it has none or an empty one. Raises `ValueError`."""
+    value = configurable.get(name)
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ValueError(
+        f"{name} {value!r:.80} cannot be stored or found: it is a {type(value).__name__} and no text; use the config "
+        f"of a checkpoint, such as get_state(config).config"
+    )
+
+
+def check_search(filter: object, limit: object) -> None:
+    """Refuse what is no filter of metadata or no limit: `TypeError`, `ValueError`."""
+    if not (filter is None or isinstance(filter, Mapping)):
+        raise TypeError(
+            f"filter is a dict of metadata that checkpoints must have, not a {type(filter).__name__}"
+        )
+    if not (limit is None or type(limit) is int):
+        raise ValueError(f"limit must be a whole number or None, not {limit!r}")
+
+
 def is_text(value: str) -> bool:
     """Whether every database can hold it: no NUL, no lone surrogates."""
     try:
@@ -86,7 +109,7 @@ def find_head(tables: ReadTables, thread_id: str) -> tuple[ThreadRow | None, lis
     row = current(found)
     if row is None:
         return None, []
-    if row.state.head and not (way and way[-1].id == row.state.head):
+    if row.state.head is not None and not (way and way[-1].id == row.state.head):
         raise _headless(thread_id, row.state.head)
     return row, way
 

@@ -63,8 +63,6 @@ class BaseCheckpointSaver(SaverInterface, Past, ThreadLife):
 
     blocking = True
     """Whether an operation may wait for I/O: then async callers are served by threads of the saver's."""
-    lends_values = False
-    """Whether the values that `find_for_run` returns are the objects that the next run may have too."""
     workers = 1
     """How many such threads there are; more than one where the database can do several things at a time."""
 

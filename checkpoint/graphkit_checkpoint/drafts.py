@@ -64,21 +64,18 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
     for record in commit.pending:
         pending.append((record.task_id, record.kind, record.key))
         values.append(record.value)
+    sizes = dict(sizes)
+    shortened = [_shortened(point, sizes) for point in commit.checkpoints]
     checkpoints = []
     extends = False
-    shortened: _Shortened | None = None
-    for number, point in enumerate(commit.checkpoints, 1):
-        changed, tails, announced = shortened or _shortened(point, sizes)
-        extends = extends or bool(tails)
-        if point.changed or point.cleared:
-            sizes = resized(sizes, point.changed, point.cleared)
-        shortened = (
-            _shortened(commit.checkpoints[number], sizes) if number < len(commit.checkpoints) else None
-        )
+    for number, point in enumerate(commit.checkpoints):
+        changed, tails, announced = shortened[number]
+        if tails:
+            extends = True
         values += (point.metadata, point.work, *changed.values())
         given = None
         if point.given is not None:
-            following = _NONE if shortened is None else shortened[0]
+            following = shortened[number + 1][0] if number + 1 < len(shortened) else _NONE
             given = [_given(write, following, values) for write in point.given]
         checkpoints.append(
             (
@@ -113,8 +110,10 @@ def _given(write: tuple[str, Any], following: Mapping[str, Any], values: list[An
 
 
 def _shortened(checkpoint: Checkpoint, sizes: Sizes) -> _Shortened:
-    """What is packed of the changes of a checkpoint that comes after one with lists of these sizes."""
+    """What is packed of the changes of a checkpoint that comes after one with lists of these sizes, which become those
+    after it."""
     if not checkpoint.extended:
+        resize(sizes, checkpoint.changed, checkpoint.cleared)
         return checkpoint.changed, (), _NONE
     changed = dict(checkpoint.changed)
     tails: list[str] = []
@@ -132,21 +131,23 @@ def _shortened(checkpoint: Checkpoint, sizes: Sizes) -> _Shortened:
             if type(value) is dict and size == SCALAR and all(map(is_found_again, added)):
                 changed[channel] = {key: value[key] for key in added}
                 tails.append(channel)
+    resize(sizes, checkpoint.changed, checkpoint.cleared)
     return changed, tails, announced
 
 
-def resized(sizes: Sizes, changed: Mapping[str, Any], cleared: Iterable[str] = ()) -> Sizes:
-    """The sizes after a change."""
-    after = dict(sizes)
+def resize(sizes: Sizes, changed: Mapping[str, Any], cleared: Iterable[str] = ()) -> Sizes:
+    """Make them the sizes after a change."""
     for channel in cleared:
-        after.pop(channel, None)
+        sizes.pop(channel, None)
     for channel, value in changed.items():
         kind = type(value)
-        if kind is list or kind is dict:
-            after[channel] = len(value) if kind is list else SCALAR
+        if kind is list:
+            sizes[channel] = len(value)
+        elif kind is dict:
+            sizes[channel] = SCALAR
         else:
-            after.pop(channel, None)
-    return after
+            sizes.pop(channel, None)
+    return sizes
 
 
 def _replayed(accounts: list[Any], values: Iterator[Any], state: dict[str, Any]) -> list[Checkpoint]:

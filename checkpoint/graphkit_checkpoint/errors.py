@@ -6,6 +6,8 @@ built-in kind that a caller would expect, so `except ValueError` works as well.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class GraphkitError(Exception):
     """Base of all graphkit errors."""
@@ -53,6 +55,12 @@ class UnstorableError(GraphkitError):
     channel: str | None = None
     record: tuple[str, str] | None = None
     task_id: str | None = None
+
+    def of(self, whose: str) -> Self:
+        """The same error, saying whose value it is."""
+        told = type(self)(f"{whose}: {self}")
+        vars(told).update(vars(self))
+        return told
 
 
 class UnserializableStateError(UnstorableError, TypeError):

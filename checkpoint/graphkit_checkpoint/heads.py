@@ -1,4 +1,4 @@
-"""The latest checkpoint of a namespace as it is, and where runs stand at it. Used by `LiveSaver`."""
+"""The latest checkpoint of a namespace as it is. Used by `LiveSaver`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphkit_checkpoint.drafts import Draft, Sizes, as_read, drafted, resized
-from graphkit_checkpoint.errors import StateTooLargeError
-from graphkit_checkpoint.layout import Rows
+from graphkit_checkpoint.drafts import Draft, Sizes, as_read, resize
 from graphkit_checkpoint.records import Checkpoint, Commit, Pending, Saved, ThreadState, Tip
 
 
@@ -33,16 +31,15 @@ class Head:
         """The head that was read from rows."""
         point = saved.checkpoint
         pending = {(record.task_id, record.kind, record.key): record for record in saved.pending}
-        return cls(saved.tip, point, saved.values, resized({}, saved.values), pending, point.id)
+        return cls(saved.tip, point, saved.values, resize({}, saved.values), pending, point.id)
 
     def saved(self, thread: ThreadState) -> Saved:
         """The head for a run, with a tip of the run's own."""
         pending = [self.pending[key] for key in sorted(self.pending)] if self.pending else []
-        tip = Tip(live=Stand(self, self.checkpoint.id, self.sizes))
-        return Saved(thread, as_read(self.checkpoint), dict(self.values), pending, tip)
+        return Saved(thread, as_read(self.checkpoint), dict(self.values), pending, Tip(live=self))
 
-    def advance(self, commit: Commit, sizes: Sizes) -> None:
-        """Go on to where a commit leads."""
+    def advance(self, commit: Commit, draft: Draft, sizes: Sizes) -> None:
+        """Go on to where a commit leads, and lay it aside."""
         for checkpoint in commit.checkpoints:
             self.values.update(checkpoint.changed)
             for channel in checkpoint.cleared:
@@ -51,53 +48,15 @@ class Head:
             self.sizes = sizes
             self.checkpoint = commit.checkpoints[-1]
             self.pending = {}
-        if commit.at == self.checkpoint.id:
+        if (commit.pending or commit.forget) and commit.at == self.checkpoint.id:
             for key in commit.forget:
                 self.pending.pop(key, None)
             for record in commit.pending:
                 self.pending[record.task_id, record.kind, record.key] = record
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Stand:
-    """Where a run stands whose commits continue a head: what it encoded last. Begins at the head."""
-
-    head: Head
-    at: str | None
-    sizes: Sizes
+        self.laid_aside.append(draft)
 
     def hand_over(self, tip: Tip) -> None:
-        """Let the run's tip go on without the head. Everything is settled."""
-        own = self.head.tip
+        """Let a run's tip go on without the head. Everything is settled."""
+        own = self.tip
         tip.versions, tip.growth = dict(own.versions), dict(own.growth)
         tip.base, tip.weight, tip.live = own.base, own.weight, None
-
-
-class LaidAside(Rows):
-    """A commit that continues a head, packed, and the sizes after it. Of `Rows` it has what a thread is claimed by."""
-
-    __slots__ = ("commit", "continues", "draft", "sizes")
-
-    def __init__(self, continues: Head, commit: Commit, draft: Draft, sizes: Sizes) -> None:
-        self.thread_id = commit.thread_id
-        self.namespace = commit.namespace
-        self.token = commit.token
-        self.claims = commit.claims
-        self.acquire = commit.acquire
-        self.release = commit.release
-        self.head = None
-        self.continues = continues
-        self.commit = commit
-        self.draft = draft
-        self.sizes = sizes
-
-
-def laid_aside(stand: Stand, commit: Commit, limit: int) -> LaidAside:
-    """The commit, packed; its tip goes on. Raises `UnstorableError`s, which do not say where in the commit."""
-    draft, sizes = drafted(commit, stand.sizes)
-    if len(draft.values) > limit:
-        raise StateTooLargeError("the whole commit is larger than one value may be")
-    if commit.checkpoints:
-        stand.at, stand.sizes = commit.checkpoints[-1].id, sizes
-    commit.tip.live = stand
-    return LaidAside(stand.head, commit, draft, sizes)

@@ -12,10 +12,17 @@ import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-from graphkit_checkpoint.admission import check_thread_id, current, find_row, is_text, refuse_busy
+from graphkit_checkpoint.admission import (
+    addressed,
+    check_search,
+    check_thread_id,
+    current,
+    find_row,
+    is_text,
+    refuse_busy,
+)
 from graphkit_checkpoint.errors import ConcurrentUpdateError
 from graphkit_checkpoint.layout import CheckpointRow, Rows
-from graphkit_checkpoint.past import PAGE
 from graphkit_checkpoint.putting import Given, GivenWrites
 from graphkit_checkpoint.reading import Reader
 from graphkit_checkpoint.records import ThreadState
@@ -26,11 +33,10 @@ from graphkit_checkpoint.shapes import (
     Place,
     RunnableConfig,
     config_of,
-    get_checkpoint_id,
     get_checkpoint_metadata,
 )
 from graphkit_checkpoint.showing import metadata_of, shown
-from graphkit_checkpoint.tables import ReadTables
+from graphkit_checkpoint.tables import PAGE, ReadTables
 from graphkit_checkpoint.transactions import Transactions
 
 
@@ -81,7 +87,8 @@ class SaverInterface(Transactions):
         A config without `checkpoint_ns` means all namespaces. `filter` keeps those whose metadata has each of
         its items (compared by `==`), `before` those with smaller ids, `limit` that many at most.
         """
-        end = get_checkpoint_id(before) if before else None
+        check_search(filter, limit)
+        end = addressed(before.get("configurable", {}), "checkpoint_id") if before else None
         listed = [_listed(self, place, end, filter) for place in _places(self, config)]
         found = heapq.merge(*listed, key=_id_of, reverse=True)
         return itertools.islice(found, None if limit is None else max(limit, 0))
@@ -188,9 +195,8 @@ def _text_after(version: str) -> str:
 def _place(config: RunnableConfig) -> Place:
     configurable = config.get("configurable", {})
     thread_id = check_thread_id(configurable.get("thread_id"))
-    return Place(
-        thread_id, configurable.get("checkpoint_ns") or "", configurable.get("checkpoint_id") or None
-    )
+    namespace, checkpoint_id = (addressed(configurable, name) for name in ("checkpoint_ns", "checkpoint_id"))
+    return Place(thread_id, namespace or "", checkpoint_id)
 
 
 def _checked_place(config: RunnableConfig) -> Place:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
@@ -171,6 +171,10 @@ class Layout:
     """One saver's way of writing rows: encrypted or not, and how large one value may be."""
 
     def __init__(self, cipher: Cipher | None = None, limit: int = MAX_VALUE_BYTES) -> None:
+        if cipher is not None and not (hasattr(cipher, "encrypt") and hasattr(cipher, "decrypt")):
+            raise TypeError(
+                f"serde encrypts what is stored: give an EncryptedSerializer, not a {type(cipher).__name__}"
+            )
         self.cipher = cipher
         self.limit = limit
 
@@ -182,24 +186,26 @@ class Layout:
             )
         return body
 
-    def cover(self, body: bytes, key: tuple[str | int | None, ...]) -> tuple[bytes, int]:
+    def cover(self, body: bytes, place: str) -> tuple[bytes, int]:
         """A body as it is stored, and its checksum (`seal`)."""
+        whose = place.encode()
         if self.cipher is not None:
-            body = self.cipher.encrypt(body, repr(key).encode())
-        return body, seal(crc32(body), key)
+            body = self.cipher.encrypt(body, whose)
+        return body, crc32(whose, crc32(body))
 
     def _uncovered(
-        self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: tuple[str | int | None, ...]
+        self, thread_id: str, checkpoint_id: str, what: str, row: Any, place: str
     ) -> tuple[bytes, int]:
         """The body of a row as it was given to `cover`, and its CRC-32, which is known by then. `what` it is may name
-        fields of the row, as `str.format` does. Raises `CheckpointCorruptError`, `EncryptionError`."""
+        fields of the row, as `str.format` does; `place` is the text of its key. Raises `CheckpointCorruptError`,
+        `EncryptionError`."""
         body: Any = row.body
         own = crc32(body) if isinstance(body, bytes) else None
-        if own is None or seal(own, key) != row.checksum:
+        if own is None or crc32(place.encode(), own) != row.checksum:
             raise corrupt(thread_id, checkpoint_id, f"the checksum of its {what.format(row)} is wrong")
         try:
             if self.cipher is not None:
-                plain = self.cipher.decrypt(body, repr(key).encode())
+                plain = self.cipher.decrypt(body, place.encode())
                 return plain, crc32(plain)
             refuse_encrypted(body)
         except EncryptionError as error:
@@ -214,13 +220,13 @@ class Layout:
         self, thread_id: str, namespace: str, key: tuple[str, str | None, str, int], body: tuple[Any, ...]
     ) -> CheckpointRow:
         """`body`: a `CheckpointBody`, or its parts."""
-        covered = self.cover(_plain.pack(tuple(body)), (thread_id, namespace, *key))
-        return _checkpoint_row((*key, *covered))
+        covered = self.cover(_plain.pack(tuple(body)), place_of(thread_id, namespace, key))
+        return _checkpoint_row(key + covered)
 
     def open_checkpoint(self, thread_id: str, namespace: str, row: CheckpointRow) -> CheckpointBody:
-        key = (thread_id, namespace, *row[:4])
+        place = place_of(thread_id, namespace, row[:4])
         try:
-            opened = CheckpointBody(*unpack(self._uncovered(thread_id, row.id, "checkpoint", row, key)[0]))
+            opened = CheckpointBody(*unpack(self._uncovered(thread_id, row.id, "checkpoint", row, place)[0]))
         except TypeError:
             raise corrupt(thread_id, row.id, "its checkpoint row has another shape") from None
         if opened.format not in FORMATS:
@@ -233,28 +239,36 @@ class Layout:
         self, thread_id: str, namespace: str, key: tuple[str, str, int, int, int, str | None], body: bytes
     ) -> ValueRow:
         """`key`: channel, log, start, length, kind, previous."""
-        return ValueRow(*key, *self.cover(body, (thread_id, namespace, *key)))
+        return ValueRow(*key, *self.cover(body, place_of(thread_id, namespace, key)))
 
     def open_value(self, thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow) -> bytes:
         """The packed value or items."""
-        return self.open_items(thread_id, namespace, checkpoint_id, row)[0]
+        return self.log_opener(thread_id, namespace, checkpoint_id, row.channel, row.log)(row)[0]
 
-    def open_items(
-        self, thread_id: str, namespace: str, checkpoint_id: str, row: ValueRow
-    ) -> tuple[bytes, int]:
-        """The packed items and their CRC-32."""
-        key = (thread_id, namespace, *row[:6])
-        return self._uncovered(thread_id, checkpoint_id, "channel {0.channel!r}", row, key)
+    def log_opener(
+        self, thread_id: str, namespace: str, checkpoint_id: str, channel: str, log: str
+    ) -> Callable[[ValueRow], tuple[bytes, int]]:
+        """Opens rows of one log: returns the packed items and their CRC-32. What the keys of all of them begin with is
+        written once."""
+        common, what = repr((thread_id, namespace, channel, log))[:-1], "channel {0.channel!r}"
+        uncovered = self._uncovered
+
+        def open_items(row: ValueRow) -> tuple[bytes, int]:
+            _, _, start, length, kind, previous, _, _ = row
+            place = f"{common}, {start!r}, {length!r}, {kind!r}, {previous!r})"
+            return uncovered(thread_id, checkpoint_id, what, row, place)
+
+        return open_items
 
     def cover_pending(
         self, thread_id: str, namespace: str, key: tuple[str, str, str, str], body: bytes
     ) -> PendingRow:
         """`key`: checkpoint id, task id, kind, key."""
-        return _pending_row((*key, *self.cover(body, (thread_id, namespace, *key))))
+        return _pending_row(key + self.cover(body, place_of(thread_id, namespace, key)))
 
     def uncover_pending(self, thread_id: str, namespace: str, row: PendingRow) -> bytes:
-        key = (thread_id, namespace, *row[:4])
-        return self._uncovered(thread_id, row.checkpoint_id, "pending {0.kind}", row, key)[0]
+        place = place_of(thread_id, namespace, row[:4])
+        return self._uncovered(thread_id, row.checkpoint_id, "pending {0.kind}", row, place)[0]
 
     def open_pending(self, thread_id: str, namespace: str, row: PendingRow) -> Pending:
         return Pending(
@@ -274,6 +288,16 @@ def _is_whole(body: CheckpointBody) -> bool:
 
 def _types_of(entry: Any) -> tuple[type, ...]:
     return tuple(map(type, entry)) if type(entry) is list else ()
+
+
+def place_of(thread_id: str, namespace: str, key: tuple[str | int | None, ...]) -> str:
+    """What a row's checksum and cipher are bound to: the `repr` of thread, namespace and key as one tuple."""
+    return f"{_beginning(thread_id, namespace)}, {repr(key)[1:]}"
+
+
+@lru_cache(maxsize=128)
+def _beginning(thread_id: str, namespace: str) -> str:
+    return repr((thread_id, namespace))[:-1]
 
 
 def seal(own: int, key: tuple[str | int | None, ...]) -> int:

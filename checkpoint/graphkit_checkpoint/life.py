@@ -6,7 +6,7 @@ Whatever changes a thread here needs it free, and counts its epoch up (`base`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from graphkit_checkpoint import upkeep
 from graphkit_checkpoint.admission import check_thread_id, current, idle, is_owned, positive
@@ -26,7 +26,7 @@ class ThreadLife(Transactions):
     def usage(self, thread_id: str) -> Usage:
         """How much space the thread takes; zeros for one that does not exist."""
         with self.reading() as tables:
-            return Usage(*tables.usage(thread_id))
+            return Usage(*tables.usage(check_thread_id(thread_id)))
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with everything that belongs to it; an unknown one is no error.
@@ -66,9 +66,11 @@ class ThreadLife(Transactions):
 
         Without `thread_ids` all threads are pruned and those that a run owns are passed over; a named one that is
         owned raises `ConcurrentUpdateError`. `keep_last` keeps that many of each namespace, `older_than` those
-        younger than so many seconds; with both, what either keeps stays. `strategy="keep_latest"` means
-        `keep_last=1`, which is what named threads get without any rule, and "delete" removes the threads (LangGraph's
-        names).
+        younger than so many seconds; with both, what either keeps stays. Of nested graphs that go on with their state
+        (`checkpointer=True`) what the kept checkpoints go on with stays too; what ran for one task goes with the
+        checkpoint of that task. The turn of a run that broke off stays, so that the same call again goes on with it.
+        `strategy="keep_latest"` means `keep_last=1`, which is what named threads get without any rule, and "delete"
+        removes the threads (LangGraph's names).
         """
         if strategy is not None:
             if strategy not in ("keep_latest", "delete") or (keep_last, older_than) != (None, None):
@@ -78,14 +80,14 @@ class ThreadLife(Transactions):
             if thread_ids is None:
                 raise ValueError("prune() of all threads needs keep_last=, older_than= or strategy=")
             keep_last = 1
-        if keep_last is not None and (isinstance(keep_last, bool) or keep_last < 1):
+        if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
             raise ValueError(f"keep_last must be a whole number of at least 1, not {keep_last!r}")
-        if older_than is not None and (not isinstance(older_than, (int, float)) or not older_than >= 0):
+        if older_than is not None and (type(older_than) not in (int, float) or not older_than >= 0):
             raise ValueError(f"older_than must be a number of seconds, not {older_than!r}")
         kept_since = None if older_than is None else time.time() - older_than
-        named = [thread_ids] if isinstance(thread_ids, str) else thread_ids
+        named = None if thread_ids is None else [check_thread_id(each) for each in _several(thread_ids)]
         removed = 0
-        for thread_id in self.thread_ids() if named is None else list(named):
+        for thread_id in self.thread_ids() if named is None else named:
             try:
                 removed += self._prune(thread_id, keep_last, kept_since, strategy == "delete")
             except ConcurrentUpdateError:
@@ -103,13 +105,13 @@ class ThreadLife(Transactions):
                 return count
             return upkeep.prune(tables, self.layout, thread_id, keep_last, kept_since)
 
-    def delete_for_runs(self, run_ids: Iterable[str]) -> int:
+    def delete_for_runs(self, run_ids: str | Iterable[str]) -> int:
         """Remove the checkpoints whose metadata says that they were made by one of these runs (`run_id`).
 
         A thread that loses its head goes back to the newest checkpoint before it, and away if there is none.
         Returns how many checkpoints were removed. Raises `ConcurrentUpdateError` if a run owns such a thread.
         """
-        wanted = frozenset(map(str, run_ids))
+        wanted = frozenset(map(str, _several(run_ids)))
         removed = 0
         for thread_id in self.thread_ids():
             with self.reading() as seen:
@@ -134,6 +136,8 @@ class ThreadLife(Transactions):
             if row is None:
                 raise ValueError(f"thread {thread_id!r} does not exist, so its ttl cannot be set")
             tables.put_thread(thread_id, "", row.state.head, row.state.epoch + 1, seconds)
+            if row.state.holder is not None:
+                tables.break_off(thread_id)
 
     def delete_expired(self) -> list[str]:
         """Remove the threads whose time has run out; returns their ids. Expired threads cannot be seen either way;
@@ -169,7 +173,7 @@ class ThreadLife(Transactions):
             self.prune, thread_ids, keep_last=keep_last, older_than=older_than, strategy=strategy
         )
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> int:
+    async def adelete_for_runs(self, run_ids: str | Iterable[str]) -> int:
         return await self.off_loop(self.delete_for_runs, run_ids)
 
     async def aset_ttl(self, thread_id: str, seconds: float | None) -> None:
@@ -183,3 +187,8 @@ class ThreadLife(Transactions):
 
     async def ausage(self, thread_id: str) -> Usage:
         return await self.off_loop(self.usage, thread_id)
+
+
+def _several(ids: str | Iterable[str]) -> Iterable[str]:
+    """The ids; one alone, which may be a UUID, is a list of one."""
+    return ids if isinstance(ids, Iterable) and not isinstance(ids, str) else [ids]

@@ -17,13 +17,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, Unpack
 
 from graphkit_checkpoint.admission import visible
 from graphkit_checkpoint.base import SaverOptions
+from graphkit_checkpoint.drafts import Draft, Sizes, drafted
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.heads import Head, LaidAside, Stand, laid_aside
+from graphkit_checkpoint.heads import Head
 from graphkit_checkpoint.layout import Layout, Rows
 from graphkit_checkpoint.memory import InMemorySaver, MemoryTables
 from graphkit_checkpoint.reading import Reader
@@ -41,8 +42,6 @@ class LiveSaver(InMemorySaver):
     return, what somebody changes in place in a value of the head, the next run of the thread sees; history shows
     every checkpoint as it was committed. Otherwise as `InMemorySaver`, and with its options.
     """
-
-    lends_values = True
 
     _tables: _LiveTables
 
@@ -82,29 +81,27 @@ class LiveSaver(InMemorySaver):
                 tables.set_head(thread_id, namespace, head)
             return root.state, head.saved(root.state)
 
-    def encode(self, commit: Commit) -> Rows:
-        stand = self._tables.continued(commit)
-        if stand is not None:
-            try:
-                return laid_aside(stand, commit, self.layout.limit)
-            except UnstorableError:
-                pass  # said below, with its place; or it is the whole that is too large or deep, and no value
-        return self._encode(commit)
+    def commit(self, commit: Commit) -> None:
+        tables = self._tables
+        head = tables.continued(commit)
+        if head is not None:
+            with suppress(UnstorableError):  # said below, with its place
+                draft, sizes = drafted(commit, head.sizes)
+                if len(draft.values) <= self.layout.limit:  # else it is perhaps the whole, and no value
+                    with self._lock:
+                        self.check_open()
+                        if tables.take(head, commit, draft, sizes):
+                            return
+        super().commit(commit)
 
-    def _encode(self, commit: Commit) -> Rows:
+    def encode(self, commit: Commit) -> Rows:
         with self.reading():
-            stand: Stand | None = commit.tip.live
-            if stand is not None:
-                stand.hand_over(commit.tip)
+            head: Head | None = commit.tip.live
+            if head is not None:
+                head.hand_over(commit.tip)
             return super().encode(commit)
 
     def write(self, rows: Rows) -> None:
-        if type(rows) is LaidAside:
-            with self._lock:
-                self.check_open()
-                if self._tables.take(rows):
-                    return
-            rows = self._encode(rows.commit)
         with self.writing() as tables:
             tables.apply(rows)
             tables.forget(rows.thread_id, rows.namespace)
@@ -137,22 +134,13 @@ class _LiveTables(MemoryTables):
         for namespace in list(self.heads.pop(thread_id, ())):
             self.unsettled.pop((thread_id, namespace), None)
 
-    def continued(self, commit: Commit) -> Stand | None:
-        """Where a commit goes on that continues a head, or begins one in an empty namespace."""
-        stand: Stand | None = commit.tip.live
+    def continued(self, commit: Commit) -> Head | None:
+        """The head that a commit continues; or the one that it makes, if it may be the first of a namespace."""
+        head: Head | None = commit.tip.live
         first = commit.checkpoints[0] if commit.checkpoints else None
-        if stand is None:
-            if first is None or commit.tip.base:
-                return None
-            stand = Stand(Head(Tip(), first), first.parent_id, {})
-        if first is not None and first.parent_id != stand.at:
-            return None
-        found = self.head(commit.thread_id, commit.namespace)
-        if found is not stand.head and not (
-            found is None and self._may_begin(commit.thread_id, commit.namespace, stand.head)
-        ):
-            return None
-        return stand
+        if head is None:
+            return None if first is None or commit.tip.base else Head(Tip(), first)
+        return head if first is None or first.parent_id == head.checkpoint.id else None
 
     def _may_begin(self, thread_id: str, namespace: str, head: Head) -> bool:
         """Whether this may become the head of a namespace that has none."""
@@ -162,19 +150,19 @@ class _LiveTables(MemoryTables):
         stored = None if thread is None else thread.namespaces.get(namespace)
         return stored is None or not stored.checkpoints
 
-    def take(self, rows: LaidAside) -> bool:
-        """Lay a commit aside; False if its head is one no more. Raises as `admit` does."""
-        head, place = rows.continues, (rows.thread_id, rows.namespace)
+    def take(self, head: Head, commit: Commit, draft: Draft, sizes: Sizes) -> bool:
+        """Let a commit continue a head; False if that is one no more. Raises as `admit` does."""
+        place = commit.thread_id, commit.namespace
         found = self.head(*place)
         if found is not head and not (found is None and self._may_begin(*place, head)):
             return False
-        self.admit(rows)
-        head.advance(rows.commit, rows.sizes)
-        head.laid_aside.append(rows.draft)
-        self.namespace(rows).head = head.checkpoint.id
+        self.admit(commit)
+        head.advance(commit, draft, sizes)
+        self.namespace(commit).head = head.checkpoint.id
         if found is None:
             self.set_head(*place, head)
         self.unsettled[place] = head
+        commit.tip.live = head
         return True
 
     # Settling
@@ -206,7 +194,7 @@ class _LiveTables(MemoryTables):
 
     # What changes a namespace from outside ends its head
 
-    def admit(self, rows: Rows) -> Any:
+    def admit(self, rows: Rows | Commit) -> Any:
         if not rows.claims:
             return super().admit(rows)
         before = self.threads.get(rows.thread_id)

@@ -15,8 +15,8 @@ from graphkit_checkpoint.admission import conflict, current, lost
 from graphkit_checkpoint.base import BaseCheckpointSaver, SaverOptions
 from graphkit_checkpoint.errors import StorageUnavailableError
 from graphkit_checkpoint.layout import CheckpointRow, Fold, PendingRow, Rows, ValueRow
-from graphkit_checkpoint.ownership import Holder
-from graphkit_checkpoint.records import ThreadState
+from graphkit_checkpoint.ownership import NOBODY, Holder
+from graphkit_checkpoint.records import Commit, ThreadState
 from graphkit_checkpoint.tables import ThreadRow, WriteTables
 
 
@@ -131,7 +131,7 @@ class MemoryTables(WriteTables):
         for record in rows.pending:
             stored.pending.setdefault(record.checkpoint_id, {})[record[1:4]] = record
 
-    def namespace(self, rows: Rows) -> _Namespace:
+    def namespace(self, rows: Rows | Commit) -> _Namespace:
         """Where an admitted commit writes to."""
         namespaces = self.threads[rows.thread_id].namespaces
         stored = namespaces.get(rows.namespace)
@@ -139,7 +139,7 @@ class MemoryTables(WriteTables):
             stored = namespaces[rows.namespace] = _Namespace()
         return stored
 
-    def admit(self, rows: Rows) -> _Thread:
+    def admit(self, rows: Rows | Commit) -> _Thread:
         """The thread, claimed as `rows` says and counted on; raises if it may not write."""
         thread = self.threads.get(rows.thread_id)
         holder = None if thread is None else thread.holder
@@ -263,6 +263,9 @@ class MemoryTables(WriteTables):
         thread.namespaces.setdefault(namespace, _Namespace()).head = head
         if not namespace:
             thread.epoch, thread.holder, thread.ttl, thread.expiry = epoch, None, ttl, self._expiry(ttl)
+
+    def break_off(self, thread_id: str) -> None:
+        self.threads[thread_id].holder = Holder(NOBODY, time.time(), 0.0)
 
     def move_head(self, thread_id: str, namespace: str, head: str | None) -> None:
         thread = self.threads[thread_id]

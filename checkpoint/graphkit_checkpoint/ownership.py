@@ -31,6 +31,10 @@ class Holder(NamedTuple):
     left: float
 
 
+NOBODY: Final = "nobody"
+"""The token of a run that did not give its thread back, once its own must not be taken for an owner's any more."""
+
+
 def new_token() -> str:
     """A token for a run of this process that begins now; `forget_token` when it ends."""
     global _counter

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from graphkit_checkpoint.admission import is_text, visible
+from graphkit_checkpoint.admission import check_search, is_text, visible
 from graphkit_checkpoint.layout import CheckpointRow
 from graphkit_checkpoint.reading import Reader
 from graphkit_checkpoint.records import Checkpoint, Pending, Saved, described
+from graphkit_checkpoint.tables import PAGE
 from graphkit_checkpoint.transactions import Transactions
-
-PAGE: Final = 32
-"""How many checkpoints of a history are read at once."""
+from graphkit_checkpoint.ways import find_behind
 
 
 class Past(Transactions):
@@ -30,6 +29,7 @@ class Past(Transactions):
     ) -> Iterator[Saved]:
         """Checkpoints, newest first: with ids below `before`, whose metadata (`Checkpoint.described`) has every
         item of `filter`, at most `limit`. Read in pages, each as of one moment."""
+        check_search(filter, limit)
         left = limit
         while left is None or left > 0:
             page = PAGE if left is None or filter else min(left, PAGE)
@@ -100,23 +100,8 @@ class Past(Transactions):
         its own, and `at` itself if that is.
         """
         with self.reading() as tables:
-            reader = Reader(tables, self.layout, thread_id, namespace)
-            way = Reader(tables, self.layout, thread_id, "")
-            current = tables.checkpoint(thread_id, "", at) if at is not None else None
-            passed = {at} if behind is None else set(behind)
-            known, before = current is not None or behind is not None, None
-            while rows := tables.recent(thread_id, namespace, before, PAGE):
-                before = rows[-1].id
-                for row in rows:
-                    around = reader.metadata(reader.body(row)).get("parents", {}).get("")
-                    while current is not None and around is not None and current.id > around:
-                        parent = current.parent_id
-                        if parent is not None and way.body(current).source != "fork":
-                            passed.add(parent)
-                        current = tables.checkpoint(thread_id, "", parent) if parent is not None else None
-                    if not known or around in passed:
-                        return row.id
-            return None
+            nested = Reader(tables, self.layout, thread_id, namespace)
+            return find_behind(nested, Reader(tables, self.layout, thread_id, ""), at, behind)
 
     def namespaces(self, thread_id: str, under: str = "") -> list[str]:
         """The namespaces of a thread that begin with `under`, in order."""

@@ -12,12 +12,11 @@ from typing import Any, Final, Literal, NamedTuple, Unpack
 from sqlalchemy import Column, bindparam, column, func, insert, select, true, update, values
 from sqlalchemy.engine import URL, Connection, Engine
 
-from graphkit_checkpoint.admission import positive
 from graphkit_checkpoint.base import SaverOptions
-from graphkit_checkpoint.direct import Execute, direct, is_watched
+from graphkit_checkpoint.direct import Execute, direct, driver_of, is_watched
 from graphkit_checkpoint.done import Done
 from graphkit_checkpoint.engines.postgres import DRIVER_ERRORS, IDLE, SETUP_LOCK, engine_of, failure
-from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageUnavailableError
+from graphkit_checkpoint.errors import ConcurrentUpdateError, StorageCorruptError, StorageUnavailableError
 from graphkit_checkpoint.layout import Rows
 from graphkit_checkpoint.sql import SqlSaver, SqlTables, recorded_version
 from graphkit_checkpoint.statements import (
@@ -36,6 +35,9 @@ MOST_ROWS: Final = 12
 """A commit with more rows than this is written by several statements: few are, and each size is its own text."""
 
 
+PREPARED: Final = "graphkit_prepared"
+"""Where a connection of the pool has its `PreparedStatements`."""
+
 MODES: Final[dict[str, dict[str, Any]]] = {
     "read": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
     "write": {"isolation_level": "READ COMMITTED"},
@@ -48,8 +50,9 @@ class PostgresSaver(SqlSaver):
     """Keeps threads in a PostgreSQL database (14 or newer), by psycopg 3 and a pool of connections.
 
     `location` is a URL (`postgresql://user@host/database`) or an SQLAlchemy engine for psycopg. The tables
-    are made when the saver is. `timeout` is how many seconds to wait for another writer's lock, or for a
-    connection of the pool, before `StorageBusyError` (with an engine of your own: what that says).
+    are made when the saver is; `create=False` refuses a database without them (`StorageCorruptError`).
+    `timeout` is how many seconds to wait for another writer's lock, or for a connection of the pool, before
+    `StorageBusyError` (with an engine of your own: what that says).
     Further options are those of `BaseCheckpointSaver`. Raises `StorageUnavailableError` if the server
     cannot be reached.
     """
@@ -62,9 +65,10 @@ class PostgresSaver(SqlSaver):
         *,
         timeout: float = 5.0,
         pool_size: int = 10,
+        create: bool = True,
         **options: Unpack[SaverOptions],
     ) -> None:
-        positive(timeout, "timeout")
+        self._creates = create
         self._closes_engine = not isinstance(location, Engine)
         engine = engine_of(location, timeout, "PostgresSaver", pool_size=pool_size)
         self._closed = False
@@ -82,8 +86,10 @@ class PostgresSaver(SqlSaver):
 
     def setup(self) -> Done:
         with self.transaction("read") as connection:
-            ready = recorded_version(connection) == SCHEMA_VERSION
-        if not ready:
+            version = recorded_version(connection)
+        if version is None and not self._creates:
+            raise StorageCorruptError(f"{self._name} has no threads; pass create=True to make their tables")
+        if version != SCHEMA_VERSION:
             with self.transaction("write") as connection:
                 connection.execute(select(func.pg_advisory_xact_lock(SETUP_LOCK)))
                 self.create_tables(connection)
@@ -122,7 +128,7 @@ class PostgresSaver(SqlSaver):
             self._refuse_closed()
             if self._kept is None:
                 self._kept = self._connect("statement")
-                self._kept_execute = direct(self._kept)
+                self._kept_execute = _prepared(self._kept)
             if is_watched(self._kept):
                 with self._kept.begin():
                     written = step.run(self._kept.exec_driver_sql, rows, self)
@@ -178,6 +184,19 @@ class PostgresSaver(SqlSaver):
 
 AsyncPostgresSaver = PostgresSaver
 """The same saver: every saver serves sync and async callers."""
+
+
+def _prepared(connection: Connection) -> Execute:
+    """How to run statements that return no rows, on a connection that commits each."""
+    from graphkit_checkpoint.engines.prepared import PreparedStatements
+
+    driver = driver_of(connection)
+    if driver.prepare_threshold is None:  # whoever made the engine wants nothing to be prepared
+        return direct(connection)
+    if PREPARED not in connection.info:
+        connection.info[PREPARED] = PreparedStatements(driver)
+    execute: Execute = connection.info[PREPARED].execute
+    return execute
 
 
 _Kind = Literal["create", "claim", "hold"]

@@ -11,6 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from graphkit_checkpoint.errors import UnknownTypeError
 from graphkit_checkpoint.layout import (
     LIST,
     LOOSE_BYTES,
@@ -72,13 +73,18 @@ class Reader:
         self._seen: dict[str, Tip] = {}
 
     def saved(self, row: CheckpointRow, thread: ThreadState) -> Saved:
-        """The checkpoint of a row, complete. Raises `CheckpointCorruptError`."""
+        """The checkpoint of a row, complete. Raises `CheckpointCorruptError`, `UnknownTypeError`."""
         body = self.body(row)
         tip = self.tip(row)
-        values = {
-            channel: self._value(channel, version, row.id, tip) for channel, version in tip.versions.items()
-        }
-        return Saved(thread, self.checkpoint(row, body), values, self.pending(row.id), tip)
+        try:
+            values = {
+                channel: self._value(channel, version, row.id, tip)
+                for channel, version in tip.versions.items()
+            }
+            return Saved(thread, self.checkpoint(row, body), values, self.pending(row.id), tip)
+        except UnknownTypeError as error:
+            error.add_note(f"in checkpoint {row.id!r} of thread {self.thread_id!r}")
+            raise
 
     def look_ahead(self, rows: Sequence[CheckpointRow]) -> None:
         """Read at once what all these checkpoints need: their pending records, and the rows that they build on."""
@@ -306,8 +312,8 @@ class _Passage:
 
     def opened(self, rows: Iterator[ValueRow]) -> Iterator[tuple[int, bytes]]:
         """How many items each row has, and their bytes. Raises `CheckpointCorruptError` for a gap."""
-        reader, checkpoint_id = self.reader, self.place[2]
-        thread_id, namespace, open_items = reader.thread_id, reader.namespace, reader.layout.open_items
+        reader, (channel, log, checkpoint_id) = self.reader, self.place
+        opened = reader.layout.log_opener(reader.thread_id, reader.namespace, checkpoint_id, channel, log)
         sizes, loose = self.sizes, self.loose
         for row in rows:
             start, kind = row.start, row.kind
@@ -315,7 +321,7 @@ class _Passage:
                 self.beyond = True
                 continue  # it is the last
             # First the checksum: what is damaged need not even be numbers.
-            body, crc = open_items(thread_id, namespace, checkpoint_id, row)
+            body, crc = opened(row)
             size, count = len(body), row.length
             if self.first is None:
                 self._begin(row)

@@ -78,8 +78,10 @@ _TO_SEARCH: Final = frozenset({list, dict, Timestamp})
 
 _BY_CODE: Final = {**BY_CODE, 0: Codec(0, list, list, load_registered)}
 
-_number = Packer(buf_size=16)
-"""Packs single numbers. Shared by all threads: no Python code runs while it works."""
+_SHORT: Final = 1024
+_single = Packer(buf_size=2 * _SHORT)
+"""Packs single numbers and short texts. Shared by all threads: no Python code runs while it works, which an error in a
+text could make."""
 
 # ExtType's own constructor spends more time on checks than the packing takes.
 _extension = functools.partial(tuple.__new__, ExtType)
@@ -103,9 +105,10 @@ def pack(value: Any) -> bytes:
     of what is there. Cycles are refused the same way, and nesting beyond 500 lists or some 70 objects.
     """
     try:
-        if type(value) in _NUMBERS:
+        kind = type(value)
+        if kind in _NUMBERS or (kind is str and len(value) < _SHORT and value.isascii()):
             try:
-                return _number.pack(value)  # type: ignore[no-any-return]
+                return _single.pack(value)  # type: ignore[no-any-return]
             except OverflowError:  # an integer that is none of msgpack's
                 pass
         return _write(value, _MAX_NESTING)

@@ -37,7 +37,7 @@ from graphkit_checkpoint.errors import (
 )
 from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, Rows, ValueRow
-from graphkit_checkpoint.ownership import Holder, leases
+from graphkit_checkpoint.ownership import NOBODY, Holder, leases
 from graphkit_checkpoint.records import ThreadState
 from graphkit_checkpoint.statements import (
     SCHEMA_VERSION,
@@ -437,7 +437,10 @@ class SqlTables(WriteTables):
         query = select(table.namespace).where(table.thread_id == thread_id).order_by(table.namespace)
         if under:
             query = query.where(table.namespace >= under, table.namespace < f"{under}\U0010ffff")
-        return list(self.connection.execute(query).scalars())
+        found = list(self.connection.execute(query).scalars())
+        if not all(isinstance(name, str) for name in found):
+            raise StorageCorruptError(f"a namespace of thread {thread_id!r} is no text; restore the database")
+        return found
 
     def thread_ids(self, expired: bool = False) -> list[str]:
         table = thread_table.c
@@ -475,6 +478,10 @@ class SqlTables(WriteTables):
         expiry = None if namespace else self.saver.ttl if ttl is None else ttl
         values = (thread_id, namespace, head, epoch, None, None, ttl, expiry)
         self.execute(self.statements.insert_thread, values)
+
+    def break_off(self, thread_id: str) -> None:
+        row = thread_table.c.thread_id == thread_id, thread_table.c.namespace == ""
+        self.connection.execute(update(thread_table).where(*row).values(owner=NOBODY, since=now(), lease=0.0))
 
     def move_head(self, thread_id: str, namespace: str, head: str | None) -> None:
         self.execute(self.statements.move_head, (head, thread_id, namespace))
@@ -519,7 +526,11 @@ def _thread_row(
     expired: int | None,
     ttl: float | None,
 ) -> ThreadRow:
-    holder = Holder(owner, since, left) if owner is not None else None
+    holder = None
+    if (
+        owner is not None
+    ):  # SQLite's columns take anything: what is damaged is an owner whose lease has run out
+        holder = Holder(str(owner), *(each if isinstance(each, float) else 0.0 for each in (since, left)))
     return ThreadRow(ThreadState(head, epoch, holder), bool(expired), ttl)
 
 

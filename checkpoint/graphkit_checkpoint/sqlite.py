@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, Unpack
 
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 
 from graphkit_checkpoint.base import SaverOptions
 from graphkit_checkpoint.direct import Execute, direct, driver_of, is_watched
@@ -38,9 +38,9 @@ PRAGMA_SYNCHRONOUS = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA syn
 class SqliteSaver(SqlSaver):
     """Keeps threads in an SQLite file (WAL mode).
 
-    `location` is a path, an `sqlite:///` URL, an SQLAlchemy engine, an open `sqlite3` connection (made with
-    `check_same_thread=False`) or an `aiosqlite` connection (whose file is opened once more); with the latter
-    three the database may hold other tables too.
+    `location` is a path, an `sqlite:///` URL (text or SQLAlchemy's), an SQLAlchemy engine, an open `sqlite3`
+    connection (made with `check_same_thread=False`) or an `aiosqlite` connection (whose file is opened once
+    more); with the latter three the database may hold other tables too.
     `synchronous="FULL"` (default) makes every commit survive a power failure with exactly one fsync,
     "NORMAL" survives the end of the process but may lose the last commits at a power failure.
     `timeout` is how many seconds to wait for another writer's lock before `StorageBusyError`.
@@ -59,15 +59,15 @@ class SqliteSaver(SqlSaver):
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ValueError(f"synchronous must be 'FULL' or 'NORMAL', not {synchronous!r}")
-        self._has_others = not isinstance(location, (str, os.PathLike))
+        self._has_others = not isinstance(location, (str, os.PathLike, URL))
         location = unwrapped(location, "SqliteSaver")
         engine = engine_of(location, timeout, "SqliteSaver", one_connection=True)
-        self._path = path_of(location)
+        self._shared = isinstance(location, Engine)
+        self._given = isinstance(location, sqlite3.Connection)
+        self._path = "" if self._shared or self._given else path_of(engine)
         self._synchronous = synchronous
         if self._path:
             check_file(self._path, create)
-        self._shared = isinstance(location, Engine)
-        self._given = isinstance(location, sqlite3.Connection)
         self._connection: Connection | None = None
         self._driver: sqlite3.Connection
         self._execute: Execute
@@ -198,15 +198,19 @@ def _watched(connection: Connection, mode: str) -> Iterator[None]:
 
 
 def check_file(path: str, create: bool) -> None:
-    """Refuse what SQLite would open and only later find to be no database. Raises `StorageCorruptError`."""
+    """Refuse what SQLite would open and only later find to be no database. Raises `StorageCorruptError`, and
+    `StorageUnavailableError` for what cannot be read at all."""
     size = os.path.getsize(path) if os.path.exists(path) else None
     if not size:
         if create:
             return
         what = "does not exist" if size is None else "is empty"
         raise StorageCorruptError(f"SQLite file {path!r} {what}; pass create=True to make a new one")
-    with open(path, "rb", buffering=0) as stream:
-        head = stream.read(100)
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            head = stream.read(100)
+    except OSError as error:
+        raise StorageUnavailableError(f"SQLite file {path!r} cannot be read ({error.strerror})") from error
     if not head.startswith(HEADER):
         raise StorageCorruptError(f"{path!r} is not an SQLite file; it is damaged or another program's")
     _check_size(path, head, size)

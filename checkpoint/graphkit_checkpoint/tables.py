@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, ValueRow
 from graphkit_checkpoint.records import ThreadState
+
+PAGE: Final = 32
+"""How many checkpoints of a history are read at once."""
 
 
 class ThreadRow(NamedTuple):
@@ -92,6 +95,11 @@ class WriteTables(ReadTables):
     ) -> None:
         """Make or replace a thread's row; nobody owns it then. Its time runs out `ttl` seconds from now (None: by
         the saver's own)."""
+
+    @abstractmethod
+    def break_off(self, thread_id: str) -> None:
+        """Note that the last run did not give the thread back, though its owner is gone: whoever claims it finds a
+        holder without a lease."""
 
     @abstractmethod
     def move_head(self, thread_id: str, namespace: str, head: str | None) -> None:

@@ -248,6 +248,7 @@ class _Writing:
     def _row(self, draft: _Draft, following: Checkpoint | None) -> CheckpointRow:
         """The row of a draft, made when what `following` changed has been written, and nothing after that."""
         checkpoint, changed, base_id, versions = draft
+        control = checkpoint.control
         try:
             metadata = self.layout.limited(pack(dict(checkpoint.metadata))) if checkpoint.metadata else None
             work = self.layout.limited(pack(dict(checkpoint.work))) if checkpoint.work else None
@@ -260,10 +261,10 @@ class _Writing:
             checkpoint.created_at,
             checkpoint.source,
             metadata,
-            dict(checkpoint.control),
+            control if type(control) is dict else dict(control),
             work,
             changed,
-            list(checkpoint.cleared),
+            list(checkpoint.cleared) if checkpoint.cleared else [],
             given,
             versions,
         )

@@ -6,7 +6,7 @@ Each pair of sync and async methods is two doors into one kernel; what they do i
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
@@ -32,7 +32,7 @@ from graphkit.streams import AsyncChunks, Output, OutputKeys, Stream, Version
 from graphkit.tracebacks import users_frames
 from graphkit.type_variables import ContextT, Defaulting, InputT, OutputT, StateT
 from graphkit.types import RunnableConfig, RunResult, StateSnapshot, StateUpdate, StreamMode
-from graphkit_checkpoint.admission import check_thread_id
+from graphkit_checkpoint.admission import addressed, check_thread_id
 from graphkit_checkpoint.base import BaseCheckpointSaver
 from graphkit_checkpoint.cache.base import BaseCache
 
@@ -51,13 +51,15 @@ T = TypeVar("T")
 
 
 class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
-    """Made by `StateGraph.compile`. Holds no state of its own: one object serves any number of runs."""
+    """Made by `StateGraph.compile`, its `builder`, or of an entrypoint's `function`. Holds no state of its own: one
+    object serves any number of runs."""
 
     def __init__(
         self,
         program: Program,
         *,
         builder: Any = None,
+        function: Callable[..., Any] | None = None,
         checkpointer: BaseCheckpointSaver | bool | None = None,
         cache: BaseCache | None = None,
         store: Any = None,
@@ -74,6 +76,7 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
         self.program = program
         self.name = program.name
         self.builder = builder
+        self.function = function
         self._setting = Setting(
             program=program,
             checkpointer=checkpointer,
@@ -114,6 +117,15 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
     @checkpointer.setter
     def checkpointer(self, saver: BaseCheckpointSaver | bool | None) -> None:
         self._setting = replace(self._setting, checkpointer=saver)
+
+    @property
+    def cache(self) -> BaseCache | None:
+        """The graph's own cache, which can be another one for the runs made after that."""
+        return self._setting.cache
+
+    @cache.setter
+    def cache(self, cache: BaseCache | None) -> None:
+        self._setting = replace(self._setting, cache=cache)
 
     @property
     def store(self) -> Any:
@@ -361,7 +373,7 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
         """The thread's checkpoints, newest first: those whose metadata has every item of `filter`, older than
         `before`, at most `limit`. A `checkpoint_ns` addresses a graph inside this one."""
         viewer, place = self._viewer(config, "get_state_history")
-        earlier = (before or {}).get("configurable", {}).get("checkpoint_id")
+        earlier = addressed((before or {}).get("configurable", {}), "checkpoint_id")
         yield from viewer.history(place, before=earlier, limit=limit, filter=filter)
 
     async def aget_state_history(
@@ -374,7 +386,7 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
     ) -> AsyncIterator[StateSnapshot]:
         """`get_state_history` on the running event loop."""
         viewer, place = self._viewer(config, "aget_state_history")
-        earlier = (before or {}).get("configurable", {}).get("checkpoint_id")
+        earlier = addressed((before or {}).get("configurable", {}), "checkpoint_id")
         found = viewer.history(place, before=earlier, limit=limit, filter=filter)
         while (shown := await viewer.saver.off_loop(next, found, None)) is not None:
             yield shown
@@ -422,9 +434,10 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
     ) -> RunnableConfig:
         """Write values as if `as_node` had returned them; returns the config of the new checkpoint.
 
-        Without `as_node` the node that ran last is meant (`InvalidUpdateError` if several did). `END` with
-        None ends the thread, "__copy__" with None copies the checkpoint. At an older checkpoint this makes
-        a fork. Raises `ConcurrentUpdateError` while a run owns the thread.
+        Without `as_node` the node that ran last is meant (`InvalidUpdateError` if several did), on a fresh thread
+        `START`. For an entrypoint, values are what it would have returned. `END` with None ends the thread,
+        "__copy__" with None copies the checkpoint. At an older checkpoint this makes a fork. Raises
+        `ConcurrentUpdateError` while a run owns the thread.
         """
         return self.bulk_update_state(config, [[StateUpdate(values, as_node)]])
 

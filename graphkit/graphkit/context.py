@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, get_origin, is_typeddict
 
@@ -27,6 +27,9 @@ class ContextSchema:
     built from a dict is converted as pydantic converts; what is handed on as it is, an instance or the dict
     for a TypedDict, must fit as it is, except where a dataclass holds its default (and a dict fits a model
     everywhere). An annotation that cannot be resolved here, or checked by pydantic, takes any value.
+
+    A context that is inherited was made for another schema: of a dict, or of the fields of an instance of another
+    class, only those that this schema has are looked at and taken. The dict for a TypedDict stays as it is.
     """
 
     def __init__(self, schema: Any, graph: str) -> None:
@@ -40,7 +43,7 @@ class ContextSchema:
         it that the context came from the graph around this one.
         """
         try:
-            return self._check(given)
+            return self._check(given) if not inherited else self._check.inherited(given)
         except (ValueError, TypeError) as error:
             whose = "the one it inherits from the graph around it" if inherited else "the one given"
             remedy = "; give it one of its own (context=...) where it is called" if inherited else ""
@@ -51,7 +54,7 @@ class ContextSchema:
             ) from error
 
     @cached_property
-    def _check(self) -> Check:
+    def _check(self) -> _Check:
         schema = get_origin(self.schema) or self.schema
         if hasattr(schema, "__pydantic_validator__"):
             return _ModelCheck(self.schema)
@@ -62,27 +65,51 @@ class ContextSchema:
         return _InstanceCheck(self.schema)
 
 
-class _ModelCheck:
+class _Check:
+    """A context of one kind of schema."""
+
+    def __call__(self, given: Any) -> Any:
+        raise NotImplementedError
+
+    def inherited(self, given: Any) -> Any:
+        return self(given)
+
+
+class _ModelCheck(_Check):
     """A pydantic model or dataclass, which knows itself what it takes."""
 
     def __init__(self, schema: Any) -> None:
+        self.schema = get_origin(schema) or schema
         self.validate = validator_of(schema, strict=False)
 
     def __call__(self, given: Any) -> Any:
         return self.validate({} if given is None else given)
 
+    def inherited(self, given: Any) -> Any:
+        if isinstance(given, self.schema) or not _has_fields(given):
+            return self(given)
+        return self(_among(self.schema.__pydantic_fields__, given))
 
-class _TypedDictCheck:
+
+class _TypedDictCheck(_Check):
     def __init__(self, schema: Any) -> None:
-        self.validate = _fields_validator(schema, fields_of(schema, annotations_of(schema)), strict=True)
+        fields = fields_of(schema, annotations_of(schema))
+        self.names = tuple(fields)
+        self.validate = _fields_validator(schema, fields, strict=True)
 
     def __call__(self, given: Any) -> Any:
         context = {} if given is None else given
         self.validate(context)
         return context
 
+    def inherited(self, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            self.validate(_among(self.names, given))
+            return given
+        return self(_among(self.names, given) if _has_fields(given) else given)
 
-class _DataclassCheck:
+
+class _DataclassCheck(_Check):
     """Built by its constructor; the fields of an instance, which nobody has looked at yet, are looked at here."""
 
     def __init__(self, schema: type[Any]) -> None:
@@ -95,6 +122,7 @@ class _DataclassCheck:
             name: (_bare(hints.get(name, Any)), parameter.default is parameter.empty)
             for name, parameter in inspect.signature(schema).parameters.items()
         }
+        self.names = tuple(arguments)
         self.arguments = _fields_validator(schema, arguments, strict=False)
 
     def __call__(self, given: Any) -> Any:
@@ -103,13 +131,18 @@ class _DataclassCheck:
             return given
         return self.schema(**self.arguments({} if given is None else given))
 
+    def inherited(self, given: Any) -> Any:
+        if isinstance(given, self.schema) or not (isinstance(given, Mapping) or _has_fields(given)):
+            return self(given)
+        return self(_among(self.names, given))
+
     def _set_fields(self, given: Any) -> dict[str, Any]:
         """The values that are no defaults: those the class has written itself."""
         values = {name: getattr(given, name, default) for name, default in self.defaults.items()}
         return {name: value for name, value in values.items() if value is not self.defaults[name]}
 
 
-class _InstanceCheck:
+class _InstanceCheck(_Check):
     """A schema without fields."""
 
     def __init__(self, schema: Any) -> None:
@@ -125,6 +158,20 @@ class _InstanceCheck:
 
 def _taking_anything(value: Any) -> Any:
     return value
+
+
+def _has_fields(given: Any) -> bool:
+    """Whether it is an instance of a dataclass or a model."""
+    return not isinstance(given, type) and (
+        dataclasses.is_dataclass(given) or hasattr(given, "model_fields_set")
+    )
+
+
+def _among(names: Iterable[str], given: Any) -> dict[str, Any]:
+    """What a dict, or an instance with fields, has of these names."""
+    if isinstance(given, Mapping):
+        return {name: given[name] for name in names if name in given}
+    return {name: getattr(given, name) for name in names if hasattr(given, name)}
 
 
 def _fields_validator(schema: type[Any], fields: Fields, *, strict: bool) -> Check:

@@ -10,13 +10,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from graphkit.context import ContextSchema
 from graphkit.control import RunControl
 from graphkit.drivers.session import Session
 from graphkit.engine.about import elsewhere
-from graphkit.engine.attempt import Attempt, Emitter, Live, Scope
+from graphkit.engine.attempt import NOTHING, Attempt, Emitter, Live, Scope
 from graphkit.engine.events import News
 from graphkit.engine.identity import call_of, lasting
 from graphkit.engine.matching import Call
@@ -112,17 +112,6 @@ class Setting:
 LANGCHAIN = "langchain_core.runnables.config"
 """What is loaded wherever somebody calls a runnable of LangChain."""
 NOBODY = Call("", "")
-NOTHING = Live(busy={})
-"""What a run inherits that no task is around."""
-
-
-class Address(NamedTuple):
-    """Where a run stands in storage; `token` is its claim."""
-
-    thread_id: str = ""
-    namespace: str = ""
-    checkpoint_id: str | None = None
-    token: str = ""
 
 
 class Door:
@@ -180,15 +169,8 @@ class Door:
         self.busy: dict[str, Door] = {} if self.frame is None else outer.busy
 
     def session(self, live: bool = False) -> Session:
-        return Session(
-            saver=self.saver,
-            cache=self.cache,
-            pool=self.pool,
-            depth=self.depth,
-            live=live,
-            control=self.control,
-            beat=self._timed.beat if self._timed is not None else None,
-        )
+        beat = self._timed.beat if self._timed is not None else None
+        return Session(self.saver, self.cache, self.pool, self.depth, live, self.control, beat)
 
     def request(
         self,
@@ -199,35 +181,40 @@ class Door:
     ) -> Request:
         """The run as asked for. Raises `InvalidThreadIdError` and `ValueError`s naming the option."""
         nested, stored = self.frame is not None, self.saver is not None
-        address = self._nested_address() if nested else self._own_address()
+        place = self._nested_place() if nested else self._own_place()
         setting, program = self.setting, self.setting.program
-        limit = positive_int(self.config.get("recursion_limit", setting.recursion_limit), "recursion_limit")
+        request = Request(
+            self.given,
+            self._scope(place, post, listen, below, emit),
+            os.urandom(4).hex() if stored or not nested else place.namespace,
+            stored,
+            place.checkpoint_id,
+        )
+        # Not as keywords, of which a class makes a dict first: this is a part of what every run costs.
+        request.recursion_limit = positive_int(
+            self.config.get("recursion_limit", setting.recursion_limit), "recursion_limit"
+        )
         concurrency = self.config.get("max_concurrency")
         if concurrency is not None:
-            positive_int(concurrency, "max_concurrency")
+            request.max_concurrency = positive_int(concurrency, "max_concurrency")
         before, after = self.options.get("interrupt_before"), self.options.get("interrupt_after")
-        return Request(
-            input=self.given,
-            scope=self._scope(address, post, listen, below, emit),
-            nonce=os.urandom(4).hex() if stored or not nested else address.namespace,
-            stored=stored,
-            checkpoint_id=address.checkpoint_id,
-            recursion_limit=limit,
-            max_concurrency=concurrency,
-            before=setting.before if before is None else check_nodes(before, program, "interrupt_before"),
-            after=setting.after if after is None else check_nodes(after, program, "interrupt_after"),
-            metadata=self._metadata(),
-            nested=nested,
-            # What runs inside a task and stores nothing would have to begin anew: it runs to its end.
-            drains=stored or not address.thread_id,
-            beats=self._timed is not None,
-            patience=self._patience(),
-            answers=self.frame.attempt.answers if self.frame else {},
-            called=self.called,
-            origin=self.origin,
-            task=self.task,
-            inside=self.inside,
+        request.before = (
+            setting.before if before is None else check_nodes(before, program, "interrupt_before")
         )
+        request.after = setting.after if after is None else check_nodes(after, program, "interrupt_after")
+        request.metadata = self._metadata()
+        request.nested = nested
+        # What runs inside a task and stores nothing would have to begin anew: it runs to its end.
+        request.drains = stored or not place.thread_id
+        request.beats = self._timed is not None
+        request.patience = self._patience()
+        if self.frame is not None:
+            request.answers = self.frame.attempt.answers
+        request.called = self.called
+        request.origin = self.origin
+        request.task = self.task
+        request.inside = self.inside
+        return request
 
     def _metadata(self) -> dict[str, Any]:
         """What the caller wants stored with each checkpoint; the id of the run is found by `delete_for_runs`."""
@@ -251,27 +238,27 @@ class Door:
         timeout = options.get("conflict_timeout", setting.conflict_timeout)
         return patience(on_conflict, timeout)
 
-    def _own_address(self) -> Address:
+    def _own_place(self) -> Position:
         if self.saver is None:
-            return Address()
+            return Position("")
         configurable = self.config.get("configurable", {})
         thread_id = check_thread_id(configurable.get("thread_id"))
         self.token = new_token()
         place = Position.of(thread_id, configurable)
         if place.namespace and not self.edits:
             self.inside, place = place, Position(thread_id)
-        return Address(*place, self.token)
+        return place
 
-    def _nested_address(self) -> Address:
+    def _nested_place(self) -> Position:
         """Below the task around this run: its thread, its claim, and a namespace for each call it makes."""
         assert self.frame is not None
         scope, site = self.frame.attempt.scope, self.frame.site
         if self.setting.checkpointer is True and self.saver is not None:
-            return Address(scope.thread_id, self._lasting_namespace(site), None, scope.token)
+            return Position(scope.thread_id, self._lasting_namespace(site))
         if self._is_node and not site.entered:
             site.entered = True
             self.origin = site.origin
-            return Address(scope.thread_id, site.base, None, scope.token)
+            return Position(scope.thread_id, site.base)
         # Without a thread nothing is ever found again.
         call = call_of_graph(self.setting.program, self.given) if scope.thread_id else NOBODY
         call = call._replace(ordered=self.frame.ordered)
@@ -282,7 +269,7 @@ class Door:
             namespace, self.origin = site.claim(call)
         else:
             self.called = site, call
-        return Address(scope.thread_id, namespace, None, scope.token)
+        return Position(scope.thread_id, namespace)
 
     def _lasting_namespace(self, site: Site) -> str:
         """That of a graph which goes on with the state it had. Raises `ConcurrentUpdateError` if it runs already."""
@@ -297,7 +284,7 @@ class Door:
                 f"calls one after the other, or compile the graph without checkpointer=True"
             )
         site.entered = site.entered or call is None
-        namespace = self.exclusive if call is None else site.claim_lasting(call)
+        namespace = self.exclusive if call is None else site.claim_lasting(call, self.exclusive)
         if site.origin is not None and site.origin.namespace == namespace:
             self.origin = site.origin
         self.task = self.frame.asker
@@ -311,41 +298,31 @@ class Door:
 
     def _scope(
         self,
-        address: Address,
+        place: Position,
         post: Callable[[Attempt, News], None] | None,
         listen: frozenset[str],
         below: frozenset[str],
         emit: Emitter | None,
     ) -> Scope:
-        setting, durability = self.setting, self._durability()
-        return Scope(
-            config=self.config,
-            thread_id=address.thread_id,
-            namespace=address.namespace,
-            token=address.token,
-            durability=durability,
-            unchecked_matching=setting.program.unchecked_matching,
-            depth=self.depth,
-            listen=listen,
-            below=below,
-            parents=self._parents(self.frame) if self.frame is not None and self.saver is not None else {},
-            branch=self.frame.attempt.branch if self.frame is not None else "",
-            heard=("messages" in listen and LANGCHAIN in sys.modules) or self._has_callbacks(),
-            live=Live(
-                busy=self.busy,
-                saver=self.saver,
-                cache=self.cache,
-                store=setting.store if setting.store is not None else self.outer.store,
-                context=self._context(),
-                emit=emit,
-                pool=self.pool,
-                post=post,
-                beat=self._timed.beat if self._timed is not None else None,
-                heartbeat=self._timed.heartbeat if self._timed is not None else None,
-                control=self.control,
-                unwritten=self.outer.unwritten if durability != "exit" else self._unwritten,
-            ),
-        )
+        setting, frame, durability = self.setting, self.frame, self._durability()
+        token = self.token if frame is None else frame.attempt.scope.token
+        scope = Scope(self.config, place.thread_id, place.namespace, token, durability)
+        scope.unchecked_matching = setting.program.unchecked_matching
+        scope.depth = self.depth
+        scope.listen, scope.below = listen, below
+        scope.heard = ("messages" in listen and LANGCHAIN in sys.modules) or self._has_callbacks()
+        if frame is not None:
+            scope.branch = frame.attempt.branch
+            if self.saver is not None:
+                scope.parents = self._parents(frame)
+        store = setting.store if setting.store is not None else self.outer.store
+        live = Live(self.busy, self.saver, self.cache, store, self._context(), emit, self.pool, post)
+        if self._timed is not None:
+            live.beat, live.heartbeat = self._timed.beat, self._timed.heartbeat
+        live.control = self.control
+        live.unwritten = self.outer.unwritten if durability != "exit" else self._unwritten
+        scope.live = live
+        return scope
 
     @property
     def _unwritten(self) -> Unwritten:
@@ -443,7 +420,7 @@ def _within(frame: Frame, given: RunnableConfig) -> RunnableConfig:
 def merged(base: RunnableConfig, given: RunnableConfig | None) -> RunnableConfig:
     """`given` over `base`; "configurable" and "metadata" key by key, "tags" and lists of "callbacks" together. Raises
     `ValueError` for a malformed one."""
-    if given is None:
+    if given is None or (not given and type(given) is dict):
         return base
     if type(given) is not dict and not isinstance(given, Mapping):
         raise ValueError(

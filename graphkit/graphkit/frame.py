@@ -55,31 +55,31 @@ def running(call: str) -> Frame:
 
 class Frame:
     """One attempt at one task, while it runs. Made for each of them, so what most never have is a default of the
-    class."""
+    class, but for what is looked at of every one."""
 
     part = ""
     next_index = 0
     paused = False
-    raised = False  # whether user code was told that the task cannot go on
     breaks = False
-    inside: Inside | None = None
+    named: frozenset[str] = NONE
     # Whether calls are made one after the other, each when the end of the last one is known.
     ordered = True
     unseen: frozenset[Inner] = NONE
     mismatch: InterruptMismatchError | None = None
     rejected: tuple[str, InvalidResponseError] | None = None
-    langchain: Any = None
-    """Undoes what lets LangChain find this task, where somebody listens to its models."""
-    traced: Traced | None = None
-    """What callbacks of LangChain hear of the attempt, where there are any."""
+    _site: Site | None = None
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.keeping = attempt.keeping
-        self._sites: dict[int, Site] = {}
-        self.named: set[str] = set()
+        self.raised = False  # whether user code was told that the task cannot go on
+        self.inside: Inside | None = None
         self.asked: list[tuple[Interrupt, str]] = []
         self.events: list[Event] = []
+        self.langchain: Any = None
+        """Undoes what lets LangChain find this task, where somebody listens to its models."""
+        self.traced: Traced | None = None
+        """What callbacks of LangChain hear of the attempt, where there are any."""
 
     @property
     def id(self) -> str:
@@ -94,18 +94,25 @@ class Frame:
     @property
     def site(self) -> Site:
         """Where graphs are called from."""
-        if not self._sites:
+        if self._site is None:
             attempt = self.attempt
             past = Past() if attempt.past is None and attempt.number > 1 else attempt.past
             base = below(attempt.scope.namespace, attempt.node.name, self.asker)
-            self._sites.setdefault(0, Site(base, past))  # of several threads, one makes it
-        return self._sites[0]
+            with _making:  # of several threads, one makes it
+                self._site = self._site or Site(base, past)
+        return self._site
 
     @property
     def previous(self) -> Any:
         """What the last run of an entrypoint has saved for this one."""
         state = self.attempt.state
         return None if state is None else state[1].get(PREVIOUS)
+
+    def has_begun(self) -> None:
+        """Let the next task begin, where those of this node are queued."""
+        begun = self.attempt.begun
+        if begun is not None:
+            begun()
 
     # What outlives the attempt
 
@@ -200,7 +207,7 @@ class Frame:
     @property
     def left(self) -> tuple[str, ...]:
         """The namespaces of graphs that an earlier attempt has called and this one has not."""
-        return self._sites[0].left if self._sites else ()
+        return () if self._site is None else self._site.left
 
     def ask(self, value: Any, name: str | None, response_schema: Any, *, within: str = "") -> Any:
         """The answer to this question; raises `GraphInterrupt` if there is none yet.
@@ -222,7 +229,7 @@ class Frame:
         """While this lasts, questions are asked in a part of the task: counted anew, with names of its own. A part that
         an earlier attempt has been through and this one leaves out does not change which question another one is."""
         before = self.part, self.next_index, self.named
-        self.part, self.next_index, self.named = part, 0, set()
+        self.part, self.next_index, self.named = part, 0, NONE
         try:
             yield
         finally:
@@ -239,7 +246,8 @@ class Frame:
                 f"node {self.attempt.node.name!r} asks a question named {name!r} twice in one run; the name would "
                 f"get the same answer both times: give each question a name of its own"
             )
-        self.named.add(name)
+        with _making:
+            self.named = self.named | {name}
         return None
 
     def pass_on(self, questions: list[tuple[Interrupt, str]], status: RunStatus) -> None:

@@ -231,6 +231,7 @@ class entrypoint(Generic[ContextT]):
         name = check_name(name_of(func))
         return CompiledGraph(
             self._program(func, name),
+            function=func,
             checkpointer=self.checkpointer,
             cache=self.cache,
             store=self.store,
@@ -262,7 +263,11 @@ class entrypoint(Generic[ContextT]):
             channels=channels,
             nodes={name: node},
             entry=NodeSpec(
-                name=START, callee=Callee(START, _same, None), shape=Shape(None), successors=(name,)
+                name=START,
+                callee=Callee(START, _same, None),
+                shape=Shape(None),
+                successors=(name,),
+                result=_taken,
             ),
             joins=[],
             input_keys=frozenset({START}),
@@ -271,6 +276,10 @@ class entrypoint(Generic[ContextT]):
             takes=START,
             gives=END,
         )
+
+
+def _taken(value: Any) -> list[tuple[str, Any]]:
+    return [(START, value)]
 
 
 def _finished(value: Any) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from graphkit.types import RunnableConfig
 
 if TYPE_CHECKING:
     from graphkit.drivers.aio import AsyncDriver
+    from graphkit.drivers.sync import SyncDriver
 
 _NOTHING_AROUND: nullcontext[None] = nullcontext()
 
@@ -31,14 +33,12 @@ def events(
     stream: Stream | None = None,
 ) -> Generator[Batch, None, End]:
     """The events that `stream` wants, in batches. Closing this early ends the run and gives its thread back."""
-    from graphkit.drivers.sync import SyncDriver
-
     door = Door(setting, given, config, options)
     with door.traced() or _NOTHING_AROUND as traced:
         if traced is not None:
             door.inherit(traced)
         audience = _audience(door, stream)
-        driver = SyncDriver(door.session(audience.live))
+        driver = _sync_driver()(door.session(audience.live))
         door.enter(driver)
         try:
             emit = audience.emitter(driver.emit)
@@ -103,6 +103,14 @@ async def aevents(
         finally:
             driver.buffer.close()
             door.close()
+
+
+@functools.cache
+def _sync_driver() -> type[SyncDriver]:
+    """Loaded with the first run, since it loads asyncio. An `import` in each run would look it up each time."""
+    from graphkit.drivers.sync import SyncDriver
+
+    return SyncDriver
 
 
 def _until_written(request: Request) -> AbstractContextManager[None]:

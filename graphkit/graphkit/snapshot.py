@@ -122,7 +122,7 @@ def _config(place: Position, checkpoint_id: str, parents: Mapping[str, str]) -> 
 
 
 def _values(program: Program, state: Any, tasks: Sequence[Task]) -> Any:
-    entries = [entry for entry in entries_of(tasks, program) if entry.name != START]
+    entries = [entry for entry in entries_of(tasks, program) if entry[0] != START]
     return show(program, view_with(state, entries), narrow=False)
 
 

@@ -76,7 +76,7 @@ def check_modes(
     modes: StreamMode | Sequence[StreamMode], option: str = "stream_mode"
 ) -> tuple[StreamMode, ...]:
     """The modes as a tuple. Raises `ValueError` naming an unknown one."""
-    wanted: tuple[Any, ...] = (modes,) if isinstance(modes, str) else tuple(modes)
+    wanted: tuple[Any, ...] = (modes,) if isinstance(modes, str) or modes is None else tuple(modes)
     for mode in wanted:
         if mode not in _MODES:
             raise ValueError(f"{option} {mode!r} is unknown; use one of {', '.join(_MODES)}")
@@ -109,7 +109,8 @@ class Stream:
         self.depth = 0
         self._messages = Messages()
         self._shapes: dict[type, list[tuple[StreamMode, Shape]]] = {}
-        for mode in wanted:
+        # Of what a run ends with, too, "values" come after "updates", as after every superstep.
+        for mode in sorted(wanted, key="values".__eq__):
             for kind, shape in _SHAPES[mode].items():
                 self._shapes.setdefault(kind, []).append((mode, shape))
         self._bare = isinstance(modes, str)

@@ -29,6 +29,7 @@ from graphkit_prebuilt.host import Host
 from graphkit_prebuilt.host_thread import Within
 from graphkit_prebuilt.lifetime import Lifetime
 from graphkit_prebuilt.limits import ENDLESS
+from graphkit_prebuilt.loop.drawing import Loop
 from graphkit_prebuilt.loop.program import EVERYTHING, Heard, program_of
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
 from graphkit_prebuilt.managers.sliding import SlidingWindowConversationManager
@@ -372,6 +373,7 @@ class Agent(Host[AgentThread], Snapshots, Lifetime):
         if graph is None:
             graph = self._graphs[key] = CompiledGraph(
                 program_of(self, heard, self._tool_executor.in_order),
+                builder=Loop(),
                 checkpointer=self.saver,
                 store=self.store,
                 recursion_limit=ENDLESS,

@@ -13,20 +13,20 @@ from graphkit_prebuilt.streaming import Metrics, StopReason, Usage
 
 
 class _Block:
-    """A block that is being streamed; `slot` is its place in the message."""
+    """A block that is being streamed; `slot` is its place in the message. What most blocks do not have is a default of
+    the class."""
 
-    __slots__ = ("citations", "id", "index", "input", "kind", "name", "pieces", "signature", "slot")
+    kind: str | None = None
+    name: str | None = None
+    id: str | None = None
+    input: Any = None
+    signature: str | None = None
+    citations: list[Any] | None = None
 
     def __init__(self, index: Any, slot: int) -> None:
         self.index = index
         self.slot = slot
-        self.kind: str | None = None
         self.pieces: list[Any] = []
-        self.name: str | None = None
-        self.id: str | None = None
-        self.input: Any = None
-        self.signature: str | None = None
-        self.citations: list[Any] | None = None
 
 
 class Assembly:
@@ -159,11 +159,10 @@ class Assembly:
         return ended
 
     def _metadata(self, event: Mapping[str, Any]) -> ContentBlock | None:
-        usage: Any = self.usage
-        usage.update(_numbers(event.get("usage")))
+        usage = self.usage
+        _count(usage, event.get("usage"))
         usage["totalTokens"] = max(usage["totalTokens"], usage["inputTokens"] + usage["outputTokens"])
-        metrics: Any = self.metrics
-        metrics.update(_numbers(event.get("metrics")))
+        _count(self.metrics, event.get("metrics"))
         return None
 
     def _redact(self, event: Mapping[str, Any]) -> ContentBlock | None:
@@ -297,8 +296,12 @@ def whole(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _numbers(given: Any) -> dict[str, Any]:
-    return {key: value for key, value in (given or {}).items() if isinstance(value, (int, float))}
+def _count(counts: Any, given: Any) -> None:
+    """Take over the numbers that are given."""
+    if given:
+        for key, value in given.items():
+            if isinstance(value, (int, float)):
+                counts[key] = value
 
 
 def _shown(thing: Any) -> str:

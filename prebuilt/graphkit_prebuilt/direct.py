@@ -228,6 +228,9 @@ class _Apart:
     def keep(self, key: str, value: Any) -> None:
         """There is no next attempt."""
 
+    def has_begun(self) -> None:
+        """No other call waits for it."""
+
     @contextmanager
     def within(self, part: str) -> Iterator[None]:
         before, self.part = self.part, part
@@ -255,7 +258,7 @@ class _Unasking(Frame):
     def __init__(self, task: Frame) -> None:
         self._task = task
         self.part = task.part
-        self.named = set()
+        self.named = frozenset()
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN:
@@ -264,7 +267,7 @@ class _Unasking(Frame):
             return _refuse
         if name == "kept":
             return {}
-        if name == "keep":
+        if name in ("keep", "has_begun"):
             return _forget
         return getattr(object.__getattribute__(self, "_task"), name)
 
@@ -272,8 +275,8 @@ class _Unasking(Frame):
 _OWN: Final = frozenset({"part", "within", "next_index", "named"})
 
 
-def _forget(key: str, value: Any) -> None:
-    """Keep nothing."""
+def _forget(*args: Any) -> None:
+    """Keep nothing, and tell nobody."""
 
 
 def _refuse(*args: Any, **kwargs: Any) -> NoReturn:

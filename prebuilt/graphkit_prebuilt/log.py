@@ -291,7 +291,7 @@ class Keyed(BaseChannel[dict[str, Any]]):
         return self.value
 
     def is_available(self) -> bool:
-        return True
+        return bool(self.value)
 
     def checkpoint(self) -> Any:
         return self.value or MISSING

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import is_
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from graphkit.errors import InvalidUpdateError
 from graphkit_checkpoint.watched import WatchedList, copied, watched
@@ -33,11 +32,10 @@ class Messages(WatchedList):
         self._touched: set[bool] = set()  # not empty once something was changed
         self.tell = partial(self._touched.add, True)
         # Of each message that it was given or has written: where in the log it is (None: only in the head), as user
-        # code has it, and as it is stored (`_stored`), which may be packed.
+        # code has it, and as it is stored.
         self._places: Sequence[int | None] = ()
         self._shown: list[Message] = []
-        self._unpacked: list[Message] = []
-        self._packed: bytes | None = None
+        self._stored: list[Message] = []
         self._log: list[Message] | None = None
         self._edits: Mapping[str, Any] = NO_EDITS
         self._taken = 0
@@ -45,17 +43,6 @@ class Messages(WatchedList):
         self._written: list[Message] | None = None
         if values is not None:
             self.follow(values)
-
-    @property
-    def _stored(self) -> list[Message]:
-        packed = self._packed
-        if packed is not None:
-            self._unpacked, self._packed = marshal.loads(packed), None
-        return self._unpacked
-
-    @_stored.setter
-    def _stored(self, stored: list[Message]) -> None:
-        self._unpacked, self._packed = stored, None
 
     @property
     def edited(self) -> bool:
@@ -83,9 +70,8 @@ class Messages(WatchedList):
             found.append(stored if stored is not None and stored == message else copied(message))
         return found
 
-    def follow(self, values: Mapping[str, Any], *, given: bool = False) -> None:
-        """Show what these channels hold. Changes that were not written yet stay; what was said since comes after.
-        The messages are copied, unless they are `given` away: then nobody else may have them."""
+    def follow(self, values: Mapping[str, Any]) -> None:
+        """Show what these channels hold. Changes that were not written yet stay; what was said since comes after."""
         log, edits = log_of(values), edits_of(values)
         if log is self._log and edits is self._edits:
             return
@@ -96,10 +82,7 @@ class Messages(WatchedList):
             taken -= len(stored) - len(kept)
             places, stored = places[: len(kept)], kept
         written, self._written = self._written, None
-        if given and not edits and not self._shown and not self and self._pack(stored):
-            self._places, self._shown = places, stored
-            self[:] = stored
-        elif self.edited or (written is not None and stored[: len(written)] != written):
+        if self.edited or (written is not None and stored[: len(written)] != written):
             # Not stored yet; or another task of the superstep has written its own: the next writes have both.
             self._keep(places, stored)
         else:
@@ -168,18 +151,6 @@ class Messages(WatchedList):
     def settle(self) -> None:
         """What it has written is stored: from now on the channels are right, whoever changes them."""
         self._written = None
-
-    def _pack(self, stored: list[Message]) -> bool:
-        """Keep these as they are stored, which takes a third of the time of copying them. False if they hold what
-        cannot be kept so."""
-        try:
-            packed = marshal.dumps(stored)
-        except ValueError:
-            return False
-        if any(nan in packed for nan in _NANS):  # what is unpacked would not be equal
-            return False
-        self._packed = packed
-        return True
 
     def _show(self, places: Sequence[int | None], stored: list[Message]) -> None:
         """Become these. A message that was there stays the same object."""
@@ -251,10 +222,6 @@ class Messages(WatchedList):
             for message, entry in zip(messages, entries, strict=True)
         ]
         self._shown = messages
-
-
-_NANS: Final = (b"\xf8\x7f", b"\xf8\xff")
-"""The ends of floats that are no number, packed. Texts are UTF-8, in which these bytes never are."""
 
 
 class _Entry(NamedTuple):

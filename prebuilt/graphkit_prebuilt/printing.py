@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -70,8 +71,17 @@ def wanted_by(handler: CallbackHandler | None) -> frozenset[str] | None:
 
 def check_handler(handler: Any) -> CallbackHandler | None:
     """A callback handler, or None for none. Raises `TypeError`."""
-    if handler is not None and not callable(handler):
+    if handler is None:
+        return None
+    if not callable(handler):
         raise TypeError(f"callback_handler must be callable, not {handler!r:.100}")
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(type(handler), "__call__", None)  # noqa: B004
+    ):
+        raise TypeError(
+            f"callback_handler {handler!r:.100} is async, and a handler is not awaited: make it a plain function, or "
+            f"read `agent.stream_async(prompt)`"
+        )
     return handler  # type: ignore[no-any-return]
 
 

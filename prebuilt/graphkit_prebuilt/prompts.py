@@ -33,6 +33,7 @@ KINDS: Final = frozenset(ContentBlock.__optional_keys__)
 """The kinds of blocks that a prompt may have."""
 
 NO_KINDS: Final = frozenset[Any]()
+TEXTS: Final = frozenset({"text"})
 
 ANSWERS: Final = "interruptResponse"
 
@@ -70,7 +71,12 @@ def read_prompt(given: Any) -> Given:
         )
     if not given:
         return Given("nothing", empty=True)
-    kinds: Set[Any] = NO_KINDS.union(*map(_kinds, given))
+    plain = {dict}.issuperset(map(type, given))
+    kinds: Set[Any] = NO_KINDS.union(*(given if plain else map(_kinds, given)))
+    if plain and kinds == TEXTS:  # what orchestrators give their members, and most others too
+        texts = [one.get("text") for one in given]
+        if {str}.issuperset(map(type, texts)):
+            return Given("messages", [{"role": "user", "content": [{"text": text} for text in texts]}])
     if ANSWERS in kinds:
         return _answers(given)
     if "role" in kinds:
@@ -81,7 +87,7 @@ def read_prompt(given: Any) -> Given:
 def refused(questions: Sequence[Interrupt]) -> InvalidPromptError:
     """The error for a prompt that comes while these questions are open."""
     return InvalidPromptError(
-        f"the agent waits for answers and takes no prompt before it has them: {_listed(questions)}. Answer with a "
+        f"this thread waits for answers and takes no prompt before it has them: {_listed(questions)}. Answer with a "
         f"list of {{'interruptResponse': {{'interruptId': id, 'response': …}}}} blocks or with "
         f"Command(resume={{id: …}}), or give None to have the questions again"
     )
@@ -97,7 +103,7 @@ def _command(command: Command[Any]) -> Given:
     except ValueError as error:
         raise InvalidPromptError(str(error)) from error
     if answers is None:
-        raise InvalidPromptError(f"{_shown(command)} answers nothing: an agent takes Command(resume=…)")
+        raise InvalidPromptError(f"{_shown(command)} answers nothing: give Command(resume=…)")
     for question, answer in {"": answers.value}.items() if answers.by_id is None else answers.by_id.items():
         _check_answer(question, answer)
     return Given("answers", answers=command)
@@ -148,8 +154,6 @@ def _message(given: Any) -> Message:
 
 
 def _block(given: Any) -> ContentBlock:
-    if type(given) is dict and len(given) == 1 and type(text := given.get("text")) is str:
-        return {"text": text}
     if isinstance(given, (TextBlock, ToolResultBlock)):
         return block_of(given)
     kinds = _kinds(given)

@@ -63,7 +63,8 @@ class CallOptions(TypedDict, total=False):
 class AgentRequest(GraphRequest[AgentResult]):
     """One call of an agent. Made, it has checked what it was given; it runs when one of its doors is used, once.
 
-    Raises `InvalidPromptError`, `InvalidThreadIdError`, `TypeError` for options of a wrong type.
+    Raises `InvalidPromptError`, `InvalidThreadIdError`, `TypeError` for options of a wrong type, and `ValueError` for a
+    structured output whose name a tool of the agent has.
     """
 
     def __init__(
@@ -195,7 +196,14 @@ def _invocation_state(options: Mapping[str, Any]) -> dict[str, Any]:
 def _output(agent: Agent, options: Mapping[str, Any]) -> OutputTool | None:
     model = options.get("structured_output_model") or agent.structured_output_model
     prompt = options.get("structured_output_prompt") or agent.structured_output_prompt
-    return None if model is None else OutputTool(model, prompt)
+    if model is None:
+        return None
+    output = OutputTool(model, prompt)
+    if (other := agent.tool_registry.get(output.tool_name)) is not None:
+        raise ValueError(
+            f"{model!r} is offered to the model as a tool of that name, which {other!r} has already: rename one"
+        )
+    return output
 
 
 def _signal(signal: Any) -> Any:

@@ -28,7 +28,8 @@ class AgentResult(Halted):
     While it waits for answers `stop_reason` is "interrupt", `interrupts` are its questions (None otherwise) and
     `message` holds the calls that are pending. `message` is a plain dict. `state` is what was left in
     `invocation_state["request_state"]`, `invocation_state` the very object that was given. `str(result)` is the
-    structured output as JSON, else the open questions, else the text, each block followed by a line's end.
+    structured output as JSON, else the open questions, else the text, each block followed by a line's end. The
+    structured output of a result that was stored is a dict where nobody knows the class.
 
     `halts` are what has halted the agent, in the order of the calls (several calls of tools may halt side by side). The
     first gives the `stop_reason`, also beside questions, and is what `data`, `resumable` and `plugin` tell of.
@@ -39,16 +40,19 @@ class AgentResult(Halted):
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     state: Any = field(default_factory=dict)
     interrupts: Sequence[Interrupt] | None = None
-    structured_output: BaseModel | None = None
+    structured_output: BaseModel | Any = None
     invocation_state: dict[str, Any] = field(default_factory=dict)
     halts: Sequence[Halt] = ()
 
     def __str__(self) -> str:
-        if self.structured_output is not None:
-            return self.structured_output.model_dump_json()
+        output = self.structured_output
+        if output is not None:
+            if isinstance(output, dict):
+                return json.dumps(output, ensure_ascii=False, separators=(",", ":"))
+            return output.model_dump_json()
         if self.interrupts:
             return str([question.to_dict() for question in self.interrupts])
-        return "".join(f"{text}\n" for text in texts(self.message.get("content") or ()))
+        return "".join([f"{text}\n" for text in texts(self.message.get("content") or ())])
 
     @property
     def context_size(self) -> int | None:
@@ -61,16 +65,32 @@ class AgentResult(Halted):
         return self.metrics.projected_context_size
 
     def to_dict(self) -> dict[str, Any]:
-        """What can be stored of it: message, with bytes as text, stop reason and halts."""
-        plain = {"type": "agent_result", "message": _plain(self.message), "stop_reason": self.stop_reason}
-        return plain | {"halts": [halt.to_dict() for halt in self.halts]} if self.halts else plain
+        """What can be stored of it: message, with bytes as text, stop reason, structured output and halts."""
+        plain: dict[str, Any] = {
+            "type": "agent_result",
+            "message": _plain(self.message),
+            "stop_reason": self.stop_reason,
+        }
+        output = self.structured_output
+        if output is not None:
+            plain["structured_output"] = (
+                output if isinstance(output, dict) else output.model_dump(mode="json")
+            )
+        if self.halts:
+            plain["halts"] = [halt.to_dict() for halt in self.halts]
+        return plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AgentResult:
         """The result that `to_dict` was made of. Raises `TypeError` for a dict of something else."""
         if data.get("type") != "agent_result":
             raise TypeError(f"AgentResult.from_dict() was given {json.dumps(data, default=str):.100}")
-        return cls(stop_reason=data["stop_reason"], message=_unplain(data["message"]), halts=halts_told(data))
+        return cls(
+            stop_reason=data["stop_reason"],
+            message=_unplain(data["message"]),
+            structured_output=data.get("structured_output"),
+            halts=halts_told(data),
+        )
 
 
 _BYTES: Final = "__bytes__"
@@ -84,7 +104,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {_BYTES: b64encode(value).decode()}
     if isinstance(value, dict):
-        plain = {key: _plain(one) for key, one in value.items()}
+        plain = {key: one if type(one) in _AS_IT_IS else _plain(one) for key, one in value.items()}
         return {_BYTES: plain} if value.keys() == {_BYTES} else plain
     return [_plain(one) for one in value] if isinstance(value, list) else value
 

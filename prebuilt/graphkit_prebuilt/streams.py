@@ -43,6 +43,7 @@ class DictStream(DictForm):
 
     def of(self, event: BaseHookEvent) -> Iterator[Dict]:
         """The dicts of one event; of most events there are none."""
+        again = self._tried is not None and self._tried.retry
         yield from self._throttled()
         if isinstance(event, InterruptEvent):
             self._asked(event)
@@ -52,8 +53,9 @@ class DictStream(DictForm):
             yield {"event": event.event}
             yield from self._chunk(event.event)
         elif isinstance(event, BeforeModelCallEvent):
-            yield {"start": True}
-            yield {"start_event_loop": True}
+            if not again:
+                yield {"start": True}
+                yield {"start_event_loop": True}
         elif isinstance(event, AfterModelCallEvent):
             self._tried = event
         elif isinstance(event, MessageAddedEvent):

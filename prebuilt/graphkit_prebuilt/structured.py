@@ -39,7 +39,7 @@ class OutputTool(StepTool):
             raise TypeError(f"structured_output_model must be a pydantic class, not {model!r:.100}")
         self.model: type[BaseModel] = model
         self._spec = output_spec(model)
-        self.insisting = user(prompt or PROMPT.format(name=model.__name__))
+        self.insisting = user(prompt or PROMPT.format(name=self.tool_name))
 
     @property
     def tool_type(self) -> str:

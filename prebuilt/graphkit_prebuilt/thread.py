@@ -187,7 +187,7 @@ class AgentThread(HostThread):
             values = self.snapshot.values
             if self._messages is None:
                 self._messages = Messages(resting=True)
-            self._messages.follow(values, given=not self.saver.lends_values)
+            self._messages.follow(values)
             self._begin(values)
             self.keep()
             return self._messages

@@ -6,6 +6,7 @@ The clients that talk to it are the real ones. Connections are kept alive, as pr
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import threading
@@ -25,6 +26,7 @@ class Reply:
     """What the server answers to one request.
 
     It thinks (Anthropic only), says a text, calls tools `(name, input, id)`; an input that is text is sent as it is.
+    With `in_turns` the pieces of several inputs come by turns.
     `stop` is the provider's own word. With a `status` it is an error with this `body`. `cut` breaks it off before its
     end: "torn" is a connection that is lost, "short" a body that ends too early.
     """
@@ -32,6 +34,7 @@ class Reply:
     text: str | None = None
     thinking: str | None = None
     tools: Iterable[tuple[str, Any, str]] = ()
+    in_turns: bool = False
     stop: str | None = None
     status: int = 200
     body: Any = None
@@ -150,6 +153,13 @@ def _pieces(given: Any) -> list[str]:
     return [text[at : at + PIECE] for at in range(0, len(text), PIECE)] or [""]
 
 
+def _ordered(blocks: list[list[str]], in_turns: bool) -> Iterator[str]:
+    """The events of blocks: one block after the other, or an event of each by turns."""
+    if not in_turns:
+        return itertools.chain(*blocks)
+    return (event for turn in itertools.zip_longest(*blocks) for event in turn if event is not None)
+
+
 def _openai(reply: Reply, body: Any) -> Iterator[str]:
     about = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
 
@@ -161,13 +171,12 @@ def _openai(reply: Reply, body: Any) -> Iterator[str]:
     if reply.text is not None:
         yield from (event({"content": piece}) for piece in _pieces(reply.text))
     tools = list(reply.tools)
+    calls: list[list[str]] = []
     for index, (name, given, call_id) in enumerate(tools):
-        function = {"name": name, "arguments": ""}
-        yield event(
-            {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
-        )
-        for piece in _pieces(given):
-            yield event({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        start: Any = {"id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        deltas = [start, *({"function": {"arguments": piece}} for piece in _pieces(given))]
+        calls.append([event({"tool_calls": [{"index": index, **delta}]}) for delta in deltas])
+    yield from _ordered(calls, reply.in_turns)
     yield event({}, reply.stop or ("tool_calls" if tools else "stop"))
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
     yield f"data: {json.dumps({**about, 'choices': [], 'usage': usage})}\n\n"
@@ -203,10 +212,12 @@ def _anthropic(reply: Reply, body: Any) -> Iterator[str]:
     for name, given, call_id in tools:
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in _pieces(given)]
         blocks.append(({"type": "tool_use", "id": call_id, "name": name, "input": {}}, deltas))
+    told: list[list[str]] = []
     for index, (start, deltas) in enumerate(blocks):
-        yield event("content_block_start", index=index, content_block=start)
-        yield from (event("content_block_delta", index=index, delta=delta) for delta in deltas)
-        yield event("content_block_stop", index=index)
+        told.append([event("content_block_start", index=index, content_block=start)])
+        told[-1] += [event("content_block_delta", index=index, delta=delta) for delta in deltas]
+        told[-1].append(event("content_block_stop", index=index))
+    yield from _ordered(told, reply.in_turns)
     stop = reply.stop or ("tool_use" if tools else "end_turn")
     yield event(
         "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": 7}

@@ -144,6 +144,17 @@ def test_it_can_be_drawn(adds: Adds) -> None:
         assert node in drawn
 
 
+def test_its_drawing_shows_the_loop(adds: Adds) -> None:
+    agent = adding(adds)
+    edges = {(edge.source, edge.target) for edge in agent.graph.get_graph().edges}
+    assert {("__start__", "before"), ("before", "model"), ("model", "tools"), ("tools", "model")} <= edges
+    assert {("model", "batch"), ("batch", "tools"), ("model", "__end__"), ("after", "before")} <= edges
+    assert ("batch", "__end__") not in edges
+    around = StateGraph(MessagesState).add_node("writer", agent).add_edge(START, "writer").compile()
+    inside = {(edge.source, edge.target) for edge in around.get_graph(xray=True).edges}
+    assert {("writer:model", "writer:tools"), ("writer:tools", "writer:model")} <= inside
+
+
 def test_an_open_question_is_shown(saver: Any, runner: Runner, adds: Adds) -> None:
     agent = adding(adds, saver)
     agent.add_hook(lambda event: event.interrupt("sure", reason=event.tool_use["input"]), BeforeToolCallEvent)

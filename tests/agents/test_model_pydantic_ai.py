@@ -313,11 +313,27 @@ def test_a_connection_that_is_lost_in_the_middle(serve: Serve, name: str) -> Non
     assert asyncio.run(twice()).message == assistant("again")
 
 
-def test_a_stream_that_ends_too_early_is_no_answer(serve: Serve) -> None:
-    """Where the protocol has an end that can be missed: pydantic-ai lets servers in OpenAI's shape leave it out."""
-    serve(Reply(text="hello world, how are you", cut="short"))
-    with pytest.raises((ModelStreamError, pydantic_ai.exceptions.AgentRunError)):
-        asyncio.run(ask(model_of(ANTHROPIC)))
+def test_a_stream_that_ends_too_early_is_no_answer(serve: Serve, name: str) -> None:
+    serve(
+        Reply(text="hello world, how are you", cut="short"),
+        Reply(tools=[("add", {"a": 1}, "x")], cut="short"),
+    )
+    for _ in range(2):
+        with pytest.raises((ModelStreamError, pydantic_ai.exceptions.AgentRunError)):
+            asyncio.run(ask(model_of(name)))
+
+
+def test_a_reason_that_nobody_knows_is_a_reason_to_stop(serve: Serve, name: str) -> None:
+    serve(Reply(text="hello", stop="tired"))
+    assembly = asyncio.run(ask(model_of(name)))
+    assert (assembly.message, assembly.stop_reason) == (assistant("hello"), "tired")
+
+
+def test_calls_whose_pieces_come_in_turns(serve: Serve, name: str) -> None:
+    first, second = {"a": 1, "b": [20, 30]}, {"a": 2, "b": [40, 50]}
+    serve(Reply(tools=[("add", first, "x"), ("add", second, "y")], in_turns=True))
+    message = asyncio.run(ask(model_of(name))).message
+    assert message["content"] == [call(first, "x"), call(second, "y")]
 
 
 def test_a_provider_without_its_key_is_an_error_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:

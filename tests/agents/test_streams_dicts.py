@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from graphkit import Agent, ModelRetryStrategy, tool
 from graphkit.handlers import CompositeCallbackHandler, PrintingCallbackHandler, null_callback_handler
-from graphkit.hooks import AfterInvocationEvent, BeforeToolCallEvent
+from graphkit.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeToolCallEvent
 from graphkit.models import ScriptedModel, ToolCall, Turn
 from graphkit.types.exceptions import ModelThrottledException
 from tests.agents.conftest import agent_of
@@ -201,8 +201,17 @@ def test_a_throttled_call(show: Any) -> None:
         retry_strategy=ModelRetryStrategy(max_attempts=2, initial_delay=0, max_delay=0),
     )
     assert kinds(show(agent)) == [
-        "init_event_loop", "start", "start_event_loop",
-        "event_loop_throttled_delay", "start", "start_event_loop", "data", "message", "result",
+        "init_event_loop", "start", "start_event_loop", "event_loop_throttled_delay", "data", "message", "result",
+    ]  # fmt: skip
+
+
+def test_an_answer_that_a_hook_does_not_take(show: Any) -> None:
+    agent = agent_of("bad", "good")
+    agent.add_hook(
+        lambda event: setattr(event, "retry", "bad" in str(event.stop_response)), AfterModelCallEvent
+    )
+    assert kinds(show(agent)) == [
+        "init_event_loop", "start", "start_event_loop", "data", "data", "message", "result",
     ]  # fmt: skip
 
 
@@ -305,7 +314,16 @@ def test_a_handler_that_fails_ends_the_request() -> None:
     assert str(agent()) == "two\n"
 
 
-@pytest.mark.parametrize("bad", ["print", 5])
+async def handle(**event: Any) -> None:
+    raise AssertionError("nobody awaits this")
+
+
+class Handling:
+    async def __call__(self, **event: Any) -> None:
+        await handle()
+
+
+@pytest.mark.parametrize("bad", ["print", 5, handle, Handling()], ids=["text", "number", "async", "object"])
 def test_what_is_no_handler_is_refused(bad: Any) -> None:
     with pytest.raises(TypeError, match="callback_handler"):
         agent_of("x", callback_handler=bad)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 from pydantic import BaseModel, Field
@@ -22,6 +22,7 @@ class Person(BaseModel):
     age: int = Field(ge=0)
 
 
+T = TypeVar("T")
 ANN = ToolCall("Person", {"name": "Ann", "age": 7})
 
 
@@ -50,6 +51,32 @@ def test_it_may_be_the_agents_own_wish(door: Door) -> None:
     agent = agent_of(ANN, structured_output_model=Person)
     assert door(agent, "who?").structured_output == Person(name="Ann", age=7)
     assert agent.tool_names == []
+
+
+class Box(BaseModel, Generic[T]):
+    """A box."""
+
+    inside: T
+
+
+def test_it_has_a_name_that_a_model_can_call(door: Door) -> None:
+    agent = agent_of("no", ToolCall("Box_int", {"inside": 3}))
+    assert door(agent, "what?", structured_output_model=Box[int]).structured_output == Box(inside=3)
+    request = script(agent).requests[1]
+    assert "Box_int" in request.messages[-1]["content"][0]["text"]
+    assert request.tool_choice == {"tool": {"name": "Box_int"}}
+
+
+def test_a_tool_of_its_name_is_an_error_before_anything_runs(door: Door) -> None:
+    @tool(name="Person")
+    def person() -> str:
+        """Gets a person."""
+        return "Ann"
+
+    agent = agent_of("never", tools=[person])
+    with pytest.raises(ValueError, match=r"Person.*rename one"):
+        door(agent, "who?", structured_output_model=Person)
+    assert agent.messages == [] and script(agent).requests == []
 
 
 def test_other_tools_come_first(door: Door) -> None:

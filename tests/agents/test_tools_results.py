@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -317,6 +317,22 @@ def test_generators_of_both_colours_show_their_progress(take: Take, made: Any) -
     seen: list[Any] = []
     assert text(run(take, made, seen, a=1)) == "2"
     assert seen == [{"at": 1}, 2]
+
+
+def test_what_a_generator_returns_is_the_result(take: Take) -> None:
+    @tool
+    def counts(a: int) -> Generator[str, None, int]:
+        yield "half"
+        return a + 1
+
+    @tool(timeout=5)
+    def only_returns(a: int) -> Generator[str, None, int]:
+        yield from ()
+        return a + 1
+
+    seen: list[Any] = []
+    assert text(run(take, counts, seen, a=1)) == text(run(take, only_returns, a=1)) == "2"
+    assert seen == ["half", 2]
 
 
 def test_generators_that_yield_nothing(take: Take) -> None:

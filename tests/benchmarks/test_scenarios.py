@@ -66,6 +66,7 @@ TARGETS = {
     "superstep, PostgreSQL, synchronous_commit off": ("≥ 6×", True),
     "size on disk ÷ size of a value of 100 MB, 4 supersteps, SQLite": ("≤ 1.1", False),
     "agent: one model → tool turn, scripted model, in memory": ("≥ 6×", False),
+    "agent: the same, request 10 of a conversation": ("≥ 6×", False),
     "agent: request 100 ÷ request 10 of a conversation": ("≤ 1.2", False),
     "agent: restore a session of 200 messages of 1 KB from its file": ("≥ 10×", False),
     "agent: session of 200 messages of 1 KB, size on disk ÷ its JSON": ("≤ 1.6", False),

@@ -201,10 +201,10 @@ class NoChecksums(Faulty):
 
         class Trusting(Layout):
             def _uncovered(
-                self, thread_id: str, checkpoint_id: str, what: str, row: Any, key: Any
+                self, thread_id: str, checkpoint_id: str, what: str, row: Any, place: str
             ) -> tuple[bytes, int]:
                 body: bytes = row.body
-                return body if self.cipher is None else self.cipher.decrypt(body, repr(key).encode()), 0
+                return body if self.cipher is None else self.cipher.decrypt(body, place.encode()), 0
 
         self.layout = Trusting(self.layout.cipher, self.layout.limit)
 

@@ -521,6 +521,12 @@ def test_the_key_ids_may_be_any_text_of_255_bytes() -> None:
         assert serde.decrypt(serde.encrypt(b"body", CONTEXT), CONTEXT) == b"body"
 
 
+@pytest.mark.parametrize("given", [object(), "key", b"0" * 32])
+def test_what_is_no_cipher_is_refused_before_anything_is_stored(storage: Storage, given: Any) -> None:
+    with pytest.raises(TypeError, match="EncryptedSerializer"):
+        storage.open(serde=given)
+
+
 def test_which_key_writes_must_be_clear() -> None:
     with pytest.raises(ValueError, match="keys is empty"):
         EncryptedSerializer({})

@@ -103,6 +103,20 @@ def test_anything_else_is_no_location(location: Any, error: type[Exception]) -> 
         PostgresSaver(location)
 
 
+@pytest.mark.parametrize("timeout", [-1, "1", None, True, float("nan"), float("inf")])
+def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout must be a number of seconds"):
+        PostgresSaver("postgresql://ada@127.0.0.1:1/none", timeout=timeout)
+
+
+def test_tables_are_made_unless_that_is_refused(postgres_url: str) -> None:
+    with pytest.raises(StorageCorruptError, match="create=True"):
+        PostgresSaver(postgres_url, create=False)
+    PostgresSaver(postgres_url).close()
+    with PostgresSaver(postgres_url, create=False) as saver:
+        assert graph(saver).run({}, CONFIG).status == "interrupted"
+
+
 def test_no_error_shows_a_password() -> None:
     with pytest.raises(StorageUnavailableError) as caught:
         PostgresSaver("postgresql://ada:secret@127.0.0.1:1/none", timeout=1)
@@ -134,9 +148,10 @@ def test_a_server_that_is_away_is_retryable(postgres_url: str, postgres_server: 
         assert graph(saver).invoke(Command(resume="yes"), CONFIG) == {"answer": "yes"}
 
 
-def test_a_foreign_lock_is_retryable(postgres_url: str) -> None:
+@pytest.mark.parametrize("timeout", [0.05, 0])
+def test_a_foreign_lock_is_retryable(postgres_url: str, timeout: float) -> None:
     engine = create_engine(postgres_url)
-    with PostgresSaver(postgres_url, timeout=0.05) as saver:
+    with PostgresSaver(postgres_url, timeout=timeout) as saver:
         assert graph(saver).run({}, CONFIG).status == "interrupted"
         with engine.begin() as connection:
             connection.execute(text("SELECT * FROM graphkit_thread FOR UPDATE"))

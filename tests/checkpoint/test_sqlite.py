@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Annotated, Any, TypedDict
 
 import aiosqlite
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from graphkit import START, Command, StateGraph, interrupt
@@ -51,6 +52,52 @@ def test_a_path_and_a_url_name_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     with SqliteSaver(path) as one, SqliteSaver.from_conn_string(f"sqlite:///{path}") as other:
         goes_on_in(one, other)
+
+
+@pytest.mark.parametrize("kind", [SqliteSaver, SqliteStore])
+def test_every_url_of_sqlalchemy_for_sqlite_names_the_file(kind: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    urls = [f"sqlite:///{path}", f"sqlite+pysqlite:///{path}", f"sqlite+aiosqlite:///{path}"]
+    for url in [*urls, *map(make_url, urls)]:
+        with kind(url) as opened:
+            assert opened.engine.url.database == str(path)
+            assert opened.engine.url.drivername == "sqlite"
+
+
+@pytest.mark.parametrize("kind", [SqliteSaver, SqliteStore])
+@pytest.mark.parametrize("url", ["postgresql://ada@host/x", "sqlite+pysqlcipher://:key@/x.db", "http://x/y"])
+def test_a_url_of_something_else_is_no_path(kind: Any, url: str) -> None:
+    for given in (url, make_url(url)):
+        with pytest.raises(ValueError, match=rf"{kind.__name__} needs a path or a URL .*, not"):
+            kind(given)
+
+
+def test_a_path_may_look_like_a_url_of_sqlite_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorageCorruptError, match=r"'file:t\.db' does not exist"):
+        SqliteSaver("file:t.db", create=False)
+    with SqliteSaver("file:t.db"), SqliteSaver("sqlite:t.db"):
+        assert {path.name for path in tmp_path.glob("*.db")} == {"file:t.db", "sqlite:t.db"}
+
+
+def test_a_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageUnavailableError, match=re.escape(repr(str(tmp_path)))):
+        SqliteSaver(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [SqliteSaver, SqliteStore])
+@pytest.mark.parametrize("timeout", [-1, "1", None, True, float("nan"), float("inf")])
+def test_a_timeout_is_a_number_of_seconds(kind: Any, timeout: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="timeout must be a number of seconds"):
+        kind(tmp_path / "t.db", timeout=timeout)
+
+
+@pytest.mark.parametrize("kind", [SqliteSaver, SqliteStore])
+def test_a_connection_that_reads_bytes_for_texts_is_refused(kind: Any) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.text_factory = bytes
+        with pytest.raises(ValueError, match=f"{kind.__name__} .*text_factory"):
+            kind(connection)
 
 
 def test_the_async_name_is_the_same_saver(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 from zlib import crc32
@@ -314,6 +315,30 @@ def test_a_damaged_owner_is_respected_while_its_lease_runs(flipper: Flipper, own
     flipper.database.execute("UPDATE graphkit_thread SET owner = ?, lease = 9e9", (owner,))
     with pytest.raises(ConcurrentUpdateError, match="'t'"):
         flipper.saver.open("t")
+
+
+@pytest.mark.parametrize("cell", ["x'ff'", "x''", "'zz'", "NULL", "5", "9e999"])
+@pytest.mark.parametrize(
+    "place", ["thread.owner", "thread.lease", "thread.head", "thread.namespace", "value.start"]
+)
+def test_cells_of_another_type_are_errors_of_ours_too(flipper: Flipper, place: str, cell: str) -> None:
+    """SQLite's columns take anything, and one bit of a row tells texts from blobs."""
+    table, column = place.split(".")
+    lease = 9e9 if place == "thread.owner" else 0
+    flipper.database.execute("UPDATE graphkit_thread SET owner = 'elsewhere/1/2/3', lease = ?", (lease,))
+    with suppress(sqlite3.IntegrityError):  # the database itself would not have it
+        flipper.database.execute(f"UPDATE graphkit_{table} SET {column} = {cell}")
+    saver = flipper.saver
+    for call in (
+        lambda: view(saver),
+        lambda: saver.open("t"),
+        lambda: saver.usage("t"),
+        lambda: saver.prune("t", keep_last=1),
+        lambda: saver.copy_thread("t", "copy"),
+        lambda: saver.delete_thread("t"),
+    ):
+        with suppress(GraphkitError):
+            call()
 
 
 def test_any_flipped_bit_of_a_file_is_an_error_of_ours_or_loses_a_whole_record() -> None:

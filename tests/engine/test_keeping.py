@@ -102,10 +102,11 @@ def test_nothing_is_recorded_of_a_task_that_finishes(
 
     def watched(commit: Any) -> Any:
         commits.append(commit)
-        return encode(commit)
+        return given(commit)
 
-    encode = saver.encode
-    monkeypatch.setattr(saver, "encode", watched)
+    door = "encode" if saver.blocking else "commit"
+    given = getattr(saver, door)
+    monkeypatch.setattr(saver, door, watched)
 
     def node(view: Any) -> Any:
         here().keep("big", "x" * 1000)

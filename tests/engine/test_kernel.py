@@ -54,7 +54,7 @@ def by_hand(saver: InMemorySaver, given: Any) -> Iterator[tuple[Any, Any]]:
             elif isinstance(effect, effects.Open):
                 reply = saver.open(effect.thread_id, claims=False)
             elif isinstance(effect, effects.Save):
-                saver.commit(effect.commit)
+                saver.commit(effect)
             elif isinstance(effect, effects.Start):
                 waiting += effect.attempts
             elif isinstance(effect, effects.Next):
@@ -90,8 +90,8 @@ def test_the_claim_is_committed_before_anything_runs() -> None:
     first_start = next(i for i, effect in enumerate(seen) if isinstance(effect, effects.Start))
     saves = [i for i, effect in enumerate(seen) if isinstance(effect, effects.Save)]
     assert saves[0] < first_start
-    assert seen[saves[0]].commit.claims
-    assert seen[saves[-1]].commit.release
+    assert seen[saves[0]].claims
+    assert seen[saves[-1]].release
     assert not any(isinstance(effect, effects.Start) for effect in seen[saves[-1] :])
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, assert_type
@@ -734,6 +735,81 @@ def test_an_error_handler_may_steer(runner: Runner) -> None:
 
     builder = alone(Flaky(ValueError(), 99), error_handler=handler, destinations=("rescue",))
     assert log_of(runner, builder.add_node("rescue", says("rescue"))) == ["handled", "rescue"]
+
+
+def test_the_structure_can_be_checked_without_compiling() -> None:
+    builder = StateGraph(Logged).add_node("node", says("node"))
+    with pytest.raises(InvalidGraphError, match="entry"):
+        builder.validate()
+    assert builder.add_edge(START, "node").validate() is builder
+
+
+@pytest.mark.parametrize(
+    "returned, log",
+    [
+        (Send("work", {"log": ["one"]}), ["next", "one"]),
+        ([Send("work", {"log": ["one"]}), Send("work", {"log": ["two"]})], ["next", "one", "two"]),
+        (({"log": ["own"]}, Send("work", {"log": ["one"]})), ["own", "next", "one"]),
+        ([Command(update={"log": ["own"]}), Send("work", {"log": ["one"]})], ["own", "next", "one"]),
+    ],
+    ids=["one", "list", "beside-update", "beside-command"],
+)
+def test_a_node_may_return_sends(runner: Runner, returned: Any, log: list[str]) -> None:
+    """LangGraph takes one; in a list it refuses them or loses them."""
+    builder = alone(lambda state: returned, destinations=("work",))
+    builder.add_node("work", lambda sent: {"log": sent["log"]}).add_node("next", says("next"))
+    assert log_of(runner, builder.add_edge("node", "next")) == log
+
+
+def test_a_node_cannot_send_to_nobody(runner: Runner) -> None:
+    with pytest.raises(InvalidUpdateError, match="'node' goes to 'nobody', which is no node"):
+        log_of(runner, alone(lambda state: Send("nobody", {})))
+
+
+@pytest.mark.parametrize(
+    "returned, log",
+    [
+        ({"log": ["handled"]}, ["handled", "next"]),
+        (Command(update={"log": ["handled"]}), ["handled", "next"]),
+        (Command(update={"log": ["handled"]}, goto="rescue"), ["handled", "rescue"]),
+        (Command(goto=END), []),
+    ],
+    ids=["update", "command", "goto", "goto-end"],
+)
+@pytest.mark.parametrize("edge", ["edge", "conditional"])
+def test_where_an_error_handler_goes_the_edges_of_its_node_do_not(
+    runner: Runner, edge: str, returned: Any, log: list[str]
+) -> None:
+    """As in LangGraph: what is to follow a charge does not follow the refund of one that failed."""
+    options: dict[str, Any] = {"error_handler": lambda state, error: returned, "destinations": ("rescue",)}
+    builder = alone(Flaky(ValueError(), 99), **options)
+    builder.add_node("rescue", says("rescue")).add_node("next", says("next"))
+    if edge == "edge":
+        builder.add_edge("node", "next")
+    else:
+        builder.add_conditional_edges("node", lambda state: "next", ["next", "rescue"])
+    assert log_of(runner, builder) == log
+
+
+@pytest.mark.parametrize("kind", ["of the node", "default"])
+def test_a_join_may_wait_for_what_an_error_handler_goes_to(runner: Runner, kind: str) -> None:
+    def handler(state: State, error: Any) -> Command[Literal["a", "b"]]:
+        return Command(goto=["a", "b"])
+
+    def undeclared(state: State, error: Any) -> Any:
+        return Command(goto=["a", "b"])
+
+    for function in (handler, undeclared):
+        options: dict[str, Any] = {"error_handler": function}
+        builder = alone(Flaky(ValueError(), 99), **(options if kind == "of the node" else {}))
+        if kind == "default":
+            builder.set_node_defaults(**options)
+        for name in ("a", "b", "joined"):
+            builder.add_node(name, says(name))
+        builder.add_edge(["a", "b"], "joined")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if function is handler else "ignore", UnreachableNodeWarning)
+            assert log_of(runner, builder) == ["a", "b", "joined"]
 
 
 def test_an_error_handler_that_fails_fails_the_run(runner: Runner) -> None:

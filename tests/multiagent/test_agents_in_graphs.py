@@ -100,6 +100,48 @@ def test_agents_go_on_with_one_conversation(runner: Runner, saver: Saver, config
     assert one.messages == beginning and two.messages == []
 
 
+def calling(name: str, call_id: str) -> dict[str, Any]:
+    return {"name": name, "args": {}, "id": call_id, "type": "tool_call"}
+
+
+CHAT: Any = [
+    {"role": "user", "content": "go"},
+    {"role": "assistant", "content": "", "tool_calls": [calling("look", "1")]},
+    {"role": "tool", "content": "seen", "tool_call_id": "1"},
+    {"role": "user", "content": [{"type": "text", "text": "more"}]},
+]
+
+
+@pytest.mark.parametrize("objects", [False, True], ids=["dicts", "objects"])
+def test_messages_of_any_style_are_its_conversation(runner: Runner, objects: bool) -> None:
+    model = ScriptedModel(["hi"])
+    graph = StateGraph(MessagesState).add_node("a", Agent(model, callback_handler=None)).add_edge(START, "a")
+    given = CHAT
+    if objects:
+        given = pytest.importorskip("langchain_core.messages").convert_to_messages(CHAT)
+    said = runner.invoke(graph.compile(), {"messages": given})["messages"]
+    assert len(said) == 5 and said[-1]["content"] == [{"text": "hi"}]
+    sent = model.requests[0].messages
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert sent[1]["content"] == [{"toolUse": {"toolUseId": "1", "name": "look", "input": {}}}]
+    assert sent[2]["content"][0]["toolResult"]["content"] == [{"text": "seen"}]
+    assert texts(sent) == ["go", "more"]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"role": "system", "content": "be kind"}, "system_prompt"),
+        ({"role": "critic", "content": "x"}, "role"),
+    ],
+)
+def test_messages_that_it_cannot_be_given(runner: Runner, message: Any, told: str) -> None:
+    agent = Agent(ScriptedModel(["hi"]), callback_handler=None, name="helper")
+    graph = StateGraph(MessagesState).add_node("a", agent).add_edge(START, "a").compile()
+    with pytest.raises(InvalidPromptError, match=f"'helper'.*{told}"):
+        runner.invoke(graph, {"messages": [message]})
+
+
 class Work(TypedDict, total=False):
     task: str
     found: Annotated[list[str], operator.add]

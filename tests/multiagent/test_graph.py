@@ -238,6 +238,15 @@ def test_a_function_takes_what_it_names(door: TeamDoor) -> None:
     assert team.state.app.get("seen")[0] == "Original Task: go"
 
 
+@pytest.mark.parametrize(
+    "look",
+    [lambda state: state.task, lambda *, invocation_state, state: state.task, lambda: "go"],
+    ids=["first", "named", "none"],
+)
+def test_a_function_need_not_take_its_input(either: TeamDoor, look: Any) -> None:
+    assert str(either(Graph({"a": look}), "go")) == "a: go"
+
+
 def test_a_planner_fans_out_over_as_many_workers_as_it_likes(door: TeamDoor, scripts: Scripts) -> None:
     """Each has a conversation of its own, and all of them are one step."""
 

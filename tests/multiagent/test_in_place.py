@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from graphkit import Agent, tool
+from graphkit import Agent, Send, tool
 from graphkit.errors import AlreadyAnsweredError, NoPendingInterruptError, UnknownInterruptError
 from graphkit.hooks import AfterModelCallEvent, AfterNodeCallEvent, BeforeNodeCallEvent, BeforeToolCallEvent
 from graphkit.models import ToolCall
@@ -256,6 +257,61 @@ def count(by: int, tool_context: ToolContext) -> int:
     state = tool_context.agent.state
     state.set("n", (state.get("n") or 0) + by)
     return int(state.get("n"))
+
+
+@pytest.mark.parametrize(
+    "goto",
+    ["beside", Send("beside", "this"), Send("beside", [{"text": "this"}])],
+    ids=["name", "text", "blocks"],
+)
+def test_an_answer_may_let_another_node_run_beside(
+    either: TeamDoor, storage: Storage, scripts: Scripts, goto: Any
+) -> None:
+    """SEMANTICS 3: a resume with an update and a goto, which runs in the same superstep."""
+
+    def ask(task: Any) -> str:
+        return f"by {interrupt('how?')}"
+
+    def build() -> Graph:
+        members = {"ask": ask, "beside": scripts.agent("beside", "too"), "end": lambda state: state.task}
+        return Graph(members, [("ask", "end")], entry_points=["ask"], session_manager=storage.session)
+
+    either(build(), "go")
+    result = either(build(), Command(resume="card", update={"task": "other"}, goto=goto))
+    assert sorted(order(result)) == ["ask", "beside", "end"] and order(result)[-1] == "end"
+    assert str(result) == "ask: by card\nbeside: too\nend: other"
+    assert scripts.prompt("beside") == ["other" if goto == "beside" else "this"]
+
+
+class Found(BaseModel):
+    place: str
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_node_has_given_is_the_same_for_the_next_one_after_a_pause(
+    either: TeamDoor, storage: Storage, scripts: Scripts, nested: bool
+) -> None:
+    def ask(event: BeforeNodeCallEvent) -> None:
+        if event.node_id == "last":
+            event.interrupt("go on?")
+
+    def build(asks: bool, name: str) -> Graph:
+        first: Any = scripts.agent(
+            f"first{asks}", [ToolCall("Found", {"place": "Tōkyō"})], structured_output_model=Found
+        )
+        if nested:
+            first = Graph({"inner": first})
+        members = {"first": first, "last": scripts.agent(name, "done")}
+        hooks = [ask] if asks else []
+        return Graph(members, [("first", "last")], session_manager=storage.session, hooks=hooks)
+
+    either(build(False, "without"), "go")
+    asked = either(build(True, "with"), "go")
+    result = either(build(True, "with"), answers(asked))
+    assert scripts.prompt("with") == scripts.prompt("without")
+    assert '{"place":"Tōkyō"}' in scripts.prompt("with")[-1]
+    [said] = result.results["first"].get_agent_results()
+    assert said.structured_output == Found(place="Tōkyō")
 
 
 @pytest.mark.parametrize("depth", [0, 1])

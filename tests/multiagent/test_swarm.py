@@ -574,7 +574,7 @@ HANDOFF = tool(name="handoff_to_agent", description="Mine.")(lambda: "x")
         (lambda: Swarm([]), "needs a list of agents"),
         (lambda: Swarm(named("a")), "needs a list of agents"),  # type: ignore[arg-type]
         (lambda: Swarm([named("a"), named("a")]), "a node 'a' already"),
-        (lambda: Swarm([one := named("a"), one]), "'a'"),
+        (lambda: Swarm([one := named("a"), one]), "is node 'a' already"),
         (lambda: Swarm({"a": (one := named("a")), "b": one}), "node 'a' already, and cannot be 'b' too"),
         (lambda: Swarm([named("a")], entry_point="b"), "entry point 'b' is none of the nodes: a"),
         (lambda: Swarm([named("a")], entry_point=named("b")), "entry point 'b' is none of the nodes: a"),

@@ -111,6 +111,15 @@ def test_a_stream_shows_what_a_hook_of_all_events_hears() -> None:
     assert told(heard) == ALL
 
 
+def test_nodes_begin_in_the_order_in_which_they_were_added(door: TeamDoor, scripts: Scripts) -> None:
+    names = [f"n{number}" for number in range(5)]
+    team, begun = Graph({name: scripts.agent(name, *["x"] * 10) for name in names}), list[str]()
+    team.add_hook(lambda event: begun.append(event.node_id), BeforeNodeCallEvent)
+    for _ in range(10):
+        door(team, "go")
+    assert begun == names * 10
+
+
 def test_what_happens_in_a_node_is_shown_with_its_identity(scripts: Scripts) -> None:
     """S93: an agent's events inside a node, at any depth."""
     agent = scripts.agent("a", "one")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphkit import Agent, AgentResult, tool
+from graphkit.errors import InvalidPromptError
 from graphkit.hooks import BeforeModelCallEvent, BeforeNodeCallEvent, MultiAgentResultEvent
 from graphkit.models import ScriptedModel, ToolCall
 from graphkit.multiagent import Graph, GraphBuilder, MultiAgentResult, Status
@@ -17,8 +18,7 @@ from graphkit.plugins import HaltSignal, MultiAgentPlugin, hook
 from graphkit.session import FileSessionManager
 from graphkit.types import Command, interrupt
 from graphkit.types.tools import ToolContext
-from graphkit_prebuilt.multiagent.request import ANEW
-from tests.conftest import response
+from tests.conftest import Runner, response
 from tests.multiagent.teams import Scripts, Storage, TeamDoor, answers, order, statuses
 
 
@@ -371,8 +371,22 @@ def test_a_breakpoint_stops_before_a_member(storage: Storage, scripts: Scripts) 
         session_manager=storage.session,
     )
     config = team.thread().config
-    paused = team.graph.run({**ANEW, "task": "go"}, config, interrupt_before=["b"])
+    paused = team.graph.run({"task": "go"}, config, interrupt_before=["b"])
     assert (paused.status, paused.next, scripts.calls) == ("paused", ("b",), {"a": 1})
     result = team()
     assert order(result) == ["a", "b"]
     assert scripts.calls == {"a": 1, "b": 1}
+
+
+def test_its_graph_is_run_with_a_task(runner: Runner, storage: Storage, scripts: Scripts) -> None:
+    members = {"a": scripts.agent("a", "one", "two"), "b": scripts.agent("b", "uno", "due")}
+    team = Graph(members, [("a", "b")], session_manager=storage.session)
+    config = team.thread().config
+    with pytest.raises(InvalidPromptError, match="'task'"):
+        runner.invoke(team.graph, {}, config)
+    assert scripts.calls == {}
+    for task in ("go", [{"text": "again"}]):
+        runner.invoke(team.graph, {"task": task}, config)
+        result = team.thread().result
+        assert (result.status, order(result), team.state.task) == (Status.COMPLETED, ["a", "b"], task)
+    assert str(result.results["b"]) == "due\n" and "again" in scripts.prompt("b", 1)

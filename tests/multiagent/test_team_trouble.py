@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from graphkit import tool
+from graphkit import Command, Send, tool
 from graphkit.errors import ConcurrencyException, InvalidGraphError, NodeTimeoutError, RecordedError
-from graphkit.hooks import AfterMultiAgentInvocationEvent, AfterNodeCallEvent, BeforeNodeCallEvent
+from graphkit.hooks import (
+    AfterMultiAgentInvocationEvent,
+    AfterNodeCallEvent,
+    BeforeNodeCallEvent,
+    MultiAgentEvent,
+)
 from graphkit.models import ToolCall
-from graphkit.multiagent import Graph, GraphBuilder, Status
+from graphkit.multiagent import Graph, GraphBuilder, Status, Swarm
 from graphkit.session import FileSessionManager
 from tests.agents.conftest import agent_of
 from tests.multiagent.teams import LONGER, Scripts, Storage, TeamDoor, answers, order, statuses
@@ -195,6 +200,119 @@ def test_a_node_that_takes_too_long(either: TeamDoor, blocks: bool, limit: str) 
     }
     assert isinstance(team.thread().result.results["slow"].result, RecordedError)
     assert scripts.calls == {"beside": 1}
+
+
+@pytest.mark.parametrize("storage", ["live", "sqlite"], indirect=True)
+def test_a_turn_that_has_reached_a_limit_is_gone_on_with_when_there_is_more(
+    either: TeamDoor, storage: Storage, scripts: Scripts
+) -> None:
+    def build(limit: int) -> Graph:
+        nodes = {name: scripts.agent(name, name * 2) for name in "abcd"}
+        edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+        return Graph(nodes, edges, max_node_executions=limit, session_manager=storage.session)
+
+    assert order(either(build(2), "go")) == ["a"]
+    assert (either(build(2)).status, scripts.calls) == (Status.FAILED, {"a": 1})
+    assert order(either(build(3))) == ["a", "b", "c"]
+    result = either(build(4))
+    assert (result.status, result.reason) == (Status.COMPLETED, None)
+    assert order(result) == ["a", "b", "c", "d"]
+    assert scripts.calls == dict.fromkeys("abcd", 1)
+    assert "From c:" in "".join(scripts.prompt("d"))
+
+
+@pytest.mark.parametrize("storage", ["live", "sqlite"], indirect=True)
+def test_a_swarm_that_has_reached_a_limit_is_gone_on_with(
+    either: TeamDoor, storage: Storage, scripts: Scripts
+) -> None:
+    def build(limit: int) -> Swarm:
+        to_b = ToolCall("handoff_to_agent", {"agent_name": "b", "message": "your turn"})
+        members = [scripts.agent("a", [to_b], "given", name="a"), scripts.agent("b", "done", name="b")]
+        return Swarm(members, max_handoffs=limit, session_manager=storage.session)
+
+    assert "max_handoffs" in either(build(0), "go").reason
+    result = either(build(1))
+    assert (result.status, order(result), scripts.calls) == (Status.COMPLETED, ["a", "b"], {"a": 2, "b": 1})
+    assert "your turn" in scripts.prompt("b")[0]
+
+
+@pytest.mark.parametrize("storage", ["live", "sqlite"], indirect=True)
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_turn_in_which_a_node_took_too_long_is_gone_on_with(
+    either: TeamDoor, storage: Storage, scripts: Scripts, heard: bool
+) -> None:
+    """What finished beside it does not run again, and leads on."""
+    waits, events = [True], list[Any]()
+
+    async def slow(task: Any) -> Any:
+        if waits:
+            await asyncio.sleep(30)
+        return Command(update="at last", goto=Send("extra", "more"))
+
+    def fan(task: Any) -> Any:
+        return Command(update="fanned", goto=Send("extra", "some"))
+
+    def build(timeout: float) -> Graph:
+        return Graph(
+            {
+                "slow": slow,
+                "fan": fan,
+                "a": scripts.agent("a", "one"),
+                "after": scripts.agent("after", "two"),
+                "end": scripts.agent("end", "three"),
+                "extra": say,
+            },
+            [("a", "after"), ("slow", "end"), ("after", "end", lambda state: False)],
+            entry_points=["slow", "fan", "a"],
+            node_timeout=timeout,
+            session_manager=storage.session,
+        )
+
+    for seconds in LONGER:
+        result = either(build(seconds), "go")
+        if statuses(result).get("a") == "completed":
+            break
+    assert result.status is Status.FAILED and order(result) == ["slow", "fan", "a"]
+    waits.clear()
+    calls, team = scripts.calls["a"], build(60)
+    if heard:
+        team.add_hook(events.append, MultiAgentEvent)
+    result = either(team)
+    assert (result.status, result.reason) == (Status.COMPLETED, None)
+    assert order(result) == ["slow", "fan", "a", "slow", "after", "end", "extra", "extra"]
+    assert scripts.calls == {"a": calls, "after": 1, "end": 1}
+    assert statuses(result)["slow"] == "completed"
+    if heard:
+        told = [type(event).__name__.removesuffix("Event") for event in events]
+        assert told[:2] == ["BeforeMultiAgentInvocation", "BeforeNodeCall"]
+        assert told[-2:] == ["AfterMultiAgentInvocation", "MultiAgentResult"]
+        assert told.count("BeforeMultiAgentInvocation") == told.count("MultiAgentHandoff") == 1
+
+
+@pytest.mark.parametrize("storage", ["live", "sqlite"], indirect=True)
+def test_a_limit_that_was_reached_further_in_is_gone_on_from_there(
+    either: TeamDoor, storage: Storage, scripts: Scripts
+) -> None:
+    def build(limit: int) -> Graph:
+        inner = Graph(
+            {"a": scripts.agent("a", "one"), "b": scripts.agent("b", "two")},
+            [("a", "b")],
+            max_node_executions=limit,
+        )
+        nodes = {"inner": inner, "beside": scripts.agent("beside", "done"), "end": scripts.agent("end", "x")}
+        return Graph(nodes, [("inner", "end")], session_manager=storage.session)
+
+    result = either(build(1), "go")
+    assert result.reason == "node 'inner' failed: the limit of 1 node executions was reached"
+    used = result.results["beside"].accumulated_usage["totalTokens"]
+    assert (statuses(result), result.status) == ({"inner": "failed", "beside": "completed"}, Status.FAILED)
+    result = either(build(2))
+    assert (order(result), result.status) == (["inner", "beside", "inner", "end"], Status.COMPLETED)
+    assert scripts.calls == dict.fromkeys(["a", "b", "beside", "end"], 1)
+    assert result.execution_count == 4 and result.results["inner"].execution_count == 1
+    assert result.accumulated_usage["totalTokens"] == 4 * used
+    assert either(build(2)).status is Status.COMPLETED
+    assert scripts.calls["end"] == 1
 
 
 def test_an_agent_that_takes_too_long_has_a_whole_conversation(either: TeamDoor) -> None:

@@ -46,6 +46,18 @@ def test_a_question_in_it_is_one_of_the_graph(
     assert scripts.prompt("a") == ["go"]
 
 
+def test_a_turn_that_fails_says_why(runner: Runner, scripts: Scripts) -> None:
+    made = Graph(
+        {"a": scripts.agent("a", "looked"), "b": scripts.agent("b", "x")}, [("a", "b")], max_node_executions=1
+    )
+    graph = StateGraph(MessagesState).add_node("team", made).add_edge(START, "team").compile()
+    told = runner.run(graph, GO).value["messages"][-1]["content"]
+    assert told == [
+        {"text": "a: looked"},
+        {"text": "The turn failed: the limit of 1 node executions was reached"},
+    ]
+
+
 def test_any_state_by_two_functions(runner: Runner, scripts: Scripts) -> None:
     node = Graph({"a": scripts.agent("a", "looked")}).as_node(
         prompt=lambda state: state["task"], update=lambda result: {"found": str(result.results["a"]).strip()}

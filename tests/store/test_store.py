@@ -334,8 +334,10 @@ def test_a_batch_is_refused_as_a_whole(calls: Calls) -> None:
         ("no operation", ValueError),
     ]
     for op, error in refused:
-        with pytest.raises(error):
+        with pytest.raises(error) as caught:
             calls.batch([*good, op])
+        if error is UnserializableStateError:
+            assert str(caught.value).startswith(f"item 'bad' of namespace {DOCS}: value['x'] is a ")
     assert keys(calls.search(())) == ["k"]
     assert calls.get(DOCS, "k").value == {"x": 1}
 

@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy import exc as sql_errors
 from sqlalchemy.engine import URL, Engine, make_url
 
+from graphkit_checkpoint.engines import checked_timeout
 from graphkit_checkpoint.errors import (
     StorageBusyError,
     StorageCorruptError,
@@ -61,8 +62,10 @@ def engine_of(location: str | URL | Engine, timeout: float, owner: str, *, pool_
         raise ValueError(f"{owner} needs a URL such as 'postgresql://user@host/database'") from None
     if url.drivername not in ("postgres", "postgresql", DRIVER):
         raise ValueError(f"{owner} needs a URL such as 'postgresql://user@host/database', not {url!r}")
+    checked_timeout(timeout)
+    # For libpq and the server 0 would be to wait for ever.
     options: dict[str, Any] = (
-        {} if "connect_timeout" in url.query else {"connect_timeout": math.ceil(timeout)}
+        {} if "connect_timeout" in url.query else {"connect_timeout": max(math.ceil(timeout), 1)}
     )
     try:
         engine = create_engine(
@@ -100,13 +103,15 @@ def _try_if_idle(connection: Any, record: Any, proxy: Any) -> None:
 
 
 def _prepare(seconds: float) -> Callable[[Any, Any], None]:
+    lock_timeout = max(math.ceil(seconds * 1000), 1)
+
     def prepare(connection: Any, record: Any) -> None:
         from psycopg.types.numeric import Int8Dumper
 
         # Numbers of one width, whatever their size: else each mixture of sizes is another statement to prepare.
         connection.adapters.register_dumper(int, Int8Dumper)
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{math.ceil(seconds * 1000)}ms"])
+            cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{lock_timeout}ms"])
         connection.commit()
 
     return prepare

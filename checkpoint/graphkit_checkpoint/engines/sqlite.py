@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -11,20 +12,26 @@ from sqlalchemy import create_engine
 from sqlalchemy import exc as sql_errors
 from sqlalchemy.engine import URL, Dialect, Engine, make_url
 from sqlalchemy.engine.create import create_engine as bare_create_engine
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool, StaticPool
 
+from graphkit_checkpoint.engines import checked_timeout
 from graphkit_checkpoint.engines.sqlite_errors import SQLITE_ERRORS
 
 if TYPE_CHECKING:
     import aiosqlite
 
-Location: TypeAlias = "str | os.PathLike[str] | Engine | sqlite3.Connection | aiosqlite.Connection"
+Location: TypeAlias = "str | os.PathLike[str] | URL | Engine | sqlite3.Connection | aiosqlite.Connection"
 
 BEGIN: Final = {"read": "BEGIN", "write": "BEGIN IMMEDIATE"}
 """A write lock at once: a transaction that reads first and writes later can fail halfway through."""
 
 _LEGACY: Final = -1
 """`sqlite3.LEGACY_TRANSACTION_CONTROL`, since Python 3.12. Else `commit` ends nothing, or begins anew at once."""
+
+_IS_URL: Final = re.compile(r"[a-z][a-z0-9+]*://")
+_DRIVERS: Final = ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite")
+"""Whichever is asked for, the file is opened with `sqlite3`: both doors lead to it."""
 
 DRIVER_ERRORS: Final = (sql_errors.DBAPIError, *SQLITE_ERRORS)
 
@@ -42,21 +49,37 @@ def engine_of(location: Location, timeout: float, owner: str, *, one_connection:
                 f"{owner} needs a connection that was opened without autocommit=…, so that transactions can be begun "
                 f"on it; leave it out of sqlite3.connect()"
             )
+        if location.text_factory is not str:
+            raise ValueError(f"{owner} reads texts as str; leave the connection's text_factory as it is")
         # No reset: what is begun on the connection outside of ours is not ours to roll back.
         return create_engine(
             "sqlite://", creator=lambda: location, poolclass=StaticPool, pool_reset_on_return=None
         )
-    if not isinstance(location, (str, os.PathLike)):
+    if not isinstance(location, (str, os.PathLike, URL)):
         raise TypeError(
             f"{owner} takes a path, an sqlite URL, an SQLAlchemy engine or an open connection of sqlite3 or "
             f"aiosqlite, not a {type(location).__name__}"
         )
-    text = os.fspath(location)
-    url = make_url(text) if text.startswith("sqlite:") else URL.create("sqlite", database=text)
-    arguments = {"check_same_thread": False, "timeout": timeout}
+    url = _url_of(location, owner)
+    arguments = {"check_same_thread": False, "timeout": checked_timeout(timeout)}
     if one_connection or url.database in (None, "", ":memory:"):
         return _engine_of_one_connection(url, arguments)
     return create_engine(url, poolclass=QueuePool, connect_args=arguments)
+
+
+def _url_of(location: str | os.PathLike[str] | URL, owner: str) -> URL:
+    """The URL of a path or a URL. Raises `ValueError` for one that is not for SQLite."""
+    if not isinstance(location, URL) and not (isinstance(location, str) and _IS_URL.match(location)):
+        return URL.create("sqlite", database=os.fspath(location))
+    try:
+        url = make_url(location)
+    except ArgumentError:
+        url = None
+    if url is None or url.drivername not in _DRIVERS:
+        raise ValueError(
+            f"{owner} needs a path or a URL such as 'sqlite:///threads.sqlite', not {url or location!r}"
+        )
+    return url.set(drivername="sqlite")
 
 
 _dialect: Dialect | None = None
@@ -87,14 +110,10 @@ def _engine_of_one_connection(url: URL, arguments: dict[str, Any]) -> Engine:
     return Engine(StaticPool(connect, dialect=dialect), dialect, url)
 
 
-def path_of(location: Any) -> str:
-    """The file behind a location; "" if there is none or it was opened by the caller."""
-    if isinstance(location, (Engine, sqlite3.Connection)):
-        return ""
-    text = os.fspath(location)
-    if text.startswith("sqlite:"):
-        text = make_url(text).database or ""
-    return "" if text in ("", ":memory:") or text.startswith("file:") else text
+def path_of(engine: Engine) -> str:
+    """The file that an engine of ours opens; "" if there is none or its URL is one of SQLite's own ("file:")."""
+    path = engine.url.database or ""
+    return "" if path == ":memory:" or "uri" in engine.url.query else path
 
 
 def unwrapped(location: Any, owner: str) -> Any:

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeVar
 from zlib import crc32
 
 from graphkit_checkpoint.done import Done
-from graphkit_checkpoint.errors import CheckpointCorruptError
+from graphkit_checkpoint.errors import CheckpointCorruptError, UnserializableStateError
 from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.serde import pack, unpack
 from graphkit_checkpoint.store.base import (
@@ -447,8 +447,11 @@ def _put(op: PutOp, index: Index | None) -> Put:
     place = Place(path_of(check_namespace(op.namespace)), check_key(op.key).encode())
     if op.value is None:
         return Put(place, None, None)
-    value = _checked_value(op.value)
-    body, ttl = pack(value), None if op.ttl is None else _microseconds(op.ttl)
+    value, ttl = _checked_value(op.value), None if op.ttl is None else _microseconds(op.ttl)
+    try:
+        body = pack(value)
+    except UnserializableStateError as error:
+        raise error.of(f"item {op.key!r} of namespace {op.namespace!r}") from None
     return Put(place, body, ttl, [] if index is None else index.texts(value, op.index))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import threading
 import time
 import types
 from collections import deque
@@ -25,6 +26,18 @@ Reply = tuple[Attempt, Outcome | News]
 
 _OUTCOMES = frozenset(get_args(Outcome))
 
+INLINE = 4
+"""Of so many supersteps of runs inside tasks, one lets others on the loop have a turn."""
+
+
+class _Inside(threading.local):
+    """The supersteps of runs inside tasks that this thread's loop has made."""
+
+    made = 0
+
+
+_inside = _Inside()
+
 
 class AsyncDriver:
     """Drives one kernel on the running loop. The kernel's return value is left in `result`."""
@@ -37,6 +50,8 @@ class AsyncDriver:
         self.posted: deque[News] = deque()
         self.buffer = Buffer()
         self.futures: dict[Attempt, asyncio.Future[Outcome]] = {}
+        saver = session.saver
+        self.saver = saver if saver is not None and not saver.blocking else None  # one to write to at once
         self.saving: asyncio.Future[None] | None = None
         self.cancelled: BaseException | None = None
         self.result: Any = None
@@ -119,6 +134,8 @@ class AsyncDriver:
                         reply = await self._start(effect.attempts)  # type: ignore[union-attr]
                     elif effect is effects.NOW:
                         reply = time.time()
+                    elif kind is effects.Save and self.saver is not None:
+                        self.saver.commit(effect)  # type: ignore[arg-type]
                     elif kind is not effects.Next:
                         reply = await self._obey(effect)
                     else:
@@ -170,8 +187,8 @@ class AsyncDriver:
         if isinstance(effect, effects.Save):
             saver = self._saver
             if saver.blocking:
-                return saver.worker.submit(saver.commit, effect.commit).result()
-            return saver.commit(effect.commit)
+                return saver.worker.submit(saver.commit, effect).result()
+            return saver.commit(effect)
         return None
 
     # A node that the driver runs itself, and that calls tasks
@@ -255,8 +272,12 @@ class AsyncDriver:
         return self.loop.run_in_executor(pool, execute, attempt)
 
     async def _run_inline(self, attempt: Attempt) -> Reply:
-        # A run of nodes that never wait must not keep the loop from everybody else.
-        await _a_turn()
+        # A run of nodes that never wait must not keep the loop from everybody else. One inside a task is a part of
+        # that one's superstep, before which everybody had a turn.
+        if self.session.depth:
+            _inside.made += 1
+        if not self.session.depth or _inside.made % INLINE == 0:
+            await _a_turn()
         self.running = attempt
         try:
             return attempt, await aexecute(attempt)
@@ -322,10 +343,7 @@ class AsyncDriver:
         if self.saving is not None:
             before, self.saving = self.saving, None
             await self._finished(before)
-        if not saver.blocking:
-            saver.commit(effect.commit)
-            return
-        rows = saver.encode(effect.commit)
+        rows = saver.encode(effect)
         writing = saver.begin_awrite(rows)
         if effect.wait:
             await self._finished(writing)

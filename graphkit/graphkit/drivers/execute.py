@@ -20,7 +20,7 @@ from graphkit.engine.attempt import Asked, Attempt, Done, Failed, ForParent, Out
 from graphkit.engine.loop import ChildCommand
 from graphkit.engine.program import Branch, Callee
 from graphkit.engine.state import preview
-from graphkit.engine.updates import Output, checked_targets, read_output
+from graphkit.engine.updates import checked_targets, read_output
 from graphkit.errors import (
     GraphInterrupt,
     InvalidResponseError,
@@ -127,7 +127,8 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     """Call the node (or its error handler), then its branches; classify what comes of it when everything that was
     started inside has ended."""
     node = attempt.node
-    output: Output = None  # type: ignore[assignment]  # read only where there is one
+    output: Done = None  # type: ignore[assignment]  # read only where there is one
+    chosen: list[Target] = []
     returned: Any = None
     problem: BaseException | None = None
     try:
@@ -152,17 +153,18 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
                 raise
             returned = _commanded(error)
         if node.result is not None and attempt.failure is None:
-            output = Output(node.result(returned), [])
+            output = Done(node.result(returned))
         else:
             output = read_output(returned, node.name, attempt.words)
-        own = len(output.targets)
-        if output.parent is None:
+        if output.steered and attempt.failure is None:
+            output.steered = False  # what a node commands is beside its edges
+        if output.parent is None and not output.steered:
             for branch in node.branches:
                 writes = output.writes if frame.keeping is None else [*frame.amends, *output.writes]
                 callee = branch.callee
                 inject = injected(callee.inject, frame) if callee.inject else _NOTHING
-                chosen = yield callee, (_seen(attempt, branch, writes),), inject
-                output.targets += _chosen(branch, chosen, attempt)
+                choice = yield callee, (_seen(attempt, branch, writes),), inject
+                chosen += _chosen(branch, choice, attempt)
     except asyncio.CancelledError as error:
         if attempt.stopped or _is_cancelled():
             raise
@@ -182,12 +184,12 @@ def _steps(attempt: Attempt, frame: Frame) -> Steps:
     elif output.parent is not None:
         outcome = ForParent(output.parent, output.writes, frame.events)
     else:
-        # Empty lists are left behind: a thousand tasks are much for the garbage collector to look at.
-        outcome = Done(
-            output.writes, output.targets or (), frame.events or (), chosen=len(output.targets) - own
-        )
-        if output.resume is not None:
-            outcome.resume = output.resume
+        outcome = output
+        if chosen:
+            output.targets = [*output.targets, *chosen] if output.targets else chosen
+        output.chosen = len(chosen)
+        if frame.events:
+            output.events = frame.events
     outcome.keeping = frame.keeping
     if frame.traced is not None:
         langchain = _langchain()
@@ -221,10 +223,10 @@ def _seen(attempt: Attempt, branch: Branch, writes: Any) -> Any:
     return seen if shape.build is None else shape.instance(seen)
 
 
-def _chosen(branch: Branch, chosen: Any, attempt: Attempt) -> list[Target]:
-    if branch.path_map is not None and type(chosen) is str and chosen in branch.path_map:
-        return [branch.path_map[chosen]]
-    options = chosen if isinstance(chosen, (list, tuple)) else [chosen]
+def _chosen(branch: Branch, choice: Any, attempt: Attempt) -> list[Target]:
+    if branch.path_map is not None and type(choice) is str and choice in branch.path_map:
+        return [branch.path_map[choice]]
+    options = choice if isinstance(choice, (list, tuple)) else [choice]
     if branch.path_map is not None:
         options = [_mapped(branch, option, attempt) for option in options]
     return checked_targets(options, attempt.node.name, attempt.words.nodes, branch.callee.name)

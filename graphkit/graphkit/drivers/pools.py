@@ -108,8 +108,11 @@ class NodePool(Executor):
                 return
             self._left -= 1
             self._waking = True
+        alarm = threading.Lock()
+        alarm.acquire()
         try:
-            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            threading.Thread(target=self._serve, args=(alarm,), name=self._name, daemon=True).start()
+            alarm.release()  # not before: whoever starts it does what comes first, and waits for it to start
         except RuntimeError as error:
             self._go_on_without(error)
         except BaseException:  # an interrupt: the next work wants a thread too
@@ -139,8 +142,7 @@ class NodePool(Executor):
             while True:
                 self._work.popleft().refuse(error)
 
-    def _serve(self) -> None:
-        alarm = threading.Lock()
+    def _serve(self, alarm: threading.Lock) -> None:
         alarm.acquire()
         while True:
             self._waking = False

@@ -77,11 +77,12 @@ class SyncDriver:
     def drive(self, kernel: Kernel, reply: Any = None) -> Generator[Batch, None, Any]:
         """Yields events in batches, returns what the kernel returns. Closing it early gives the thread back."""
         self.kernel = kernel
-        step: Callable[[Any], effects.Effect] = kernel.send
+        send: Callable[[Any], effects.Effect] = kernel.send
+        step = send
         try:
             while True:
                 effect = step(reply)
-                step, reply, kind = kernel.send, None, type(effect)
+                step, reply, kind = send, None, type(effect)
                 if kind is effects.Emit:
                     began, self.shown = time.monotonic(), True
                     yield effect.events  # type: ignore[union-attr]
@@ -183,14 +184,20 @@ class SyncDriver:
         if first.node.callee.call is not None and self.session.is_inline(first):
             return self._run_inline(first)
         around = contextvars.copy_context()
+        queued: list[Errand] = []
         for attempt in attempts:
             pool = self.session.pool_for(attempt)
             if pool is None and not attempt.node.callee.is_async:
                 errand = self.futures[attempt] = Errand(attempt, around, self.arrivals.put)
-                pool_at(attempt.scope.depth).take(errand)
+                if attempt.node.queued:
+                    queued.append(errand)
+                else:
+                    pool_at(attempt.scope.depth).take(errand)
                 continue
             future = self.futures[attempt] = self._submit(attempt, pool)
             future.add_done_callback(lambda future, attempt=attempt: self.arrivals.put((attempt, future)))  # type: ignore[misc]
+        if queued:
+            Errand.queue(queued)
         return None
 
     def _submit(self, attempt: Attempt, pool: Executor | None) -> Future[Outcome]:
@@ -266,6 +273,6 @@ class SyncDriver:
             before, self.saving = self.saving, None
             before.result()
         if effect.wait or not saver.blocking:
-            saver.commit(effect.commit)
+            saver.commit(effect)
         else:
-            self.saving = saver.begin_write(saver.encode(effect.commit))
+            self.saving = saver.begin_write(saver.encode(effect))

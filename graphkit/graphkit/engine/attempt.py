@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from graphkit.channels import BaseChannel
 from graphkit.control import RunControl
@@ -36,7 +36,8 @@ class Answer(NamedTuple):
     fresh: bool = False
 
 
-class Live(NamedTuple):
+@dataclass(slots=True, eq=False, repr=False)
+class Live:
     """What a run holds that cannot leave its process.
 
     `post` tells the kernel of this run something of an attempt; `emit` hands an event of one to whoever listens.
@@ -59,7 +60,12 @@ class Live(NamedTuple):
     unwritten: Unwritten | None = None
 
 
-class Scope(NamedTuple):
+NOTHING: Final = Live({})
+"""What there is where no run is around, and in other processes."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Scope:
     """What all tasks of one run share. `parents` are the checkpoints of the graphs around it, by namespace."""
 
     config: RunnableConfig
@@ -73,17 +79,17 @@ class Scope(NamedTuple):
     """The kinds of events that anybody wants of this run."""
     below: frozenset[str] = frozenset()
     """The kinds that anybody wants of runs nested in this one."""
-    parents: Mapping[str, str] = _NOTHING
+    parents: Mapping[str, str] = field(default_factory=dict)
     branch: str = ""
     """Of the thread, where the outermost graph stands."""
     heard: bool = False
     """Whether models of LangChain that nodes call are to know of this run."""
-    live: Live = Live(busy={})
+    live: Live = NOTHING
 
     def __reduce__(self) -> Any:
         # All but what is live, and who listens here.
         config = {key: value for key, value in self.config.items() if key != "callbacks"}
-        return Scope, (config, *self[1:-1])
+        return Scope, (config, *[getattr(self, each.name) for each in fields(self)[1:-1]])
 
 
 Write = tuple[str, Any]
@@ -140,7 +146,8 @@ class Stoppable(Protocol):
 class Attempt:
     """One try at a task: call the node with `arg`, then its branches.
 
-    Made for every task that runs, so what most of them have not is a default of the class.
+    Made for every task that runs, so what most of them have not is a default of the class, but for what is looked at
+    of every one.
 
     `state` is there for branches, which see the state with the node's own writes applied: its channels, what the node
     has seen of them, and how many supersteps are left.
@@ -150,6 +157,7 @@ class Attempt:
     `past` is None for a task that nothing can be recorded of. `about` is there if anybody listens to its task.
     `keeping` is what earlier attempts left behind, `branch` that of the thread, `joins` those that it was started by.
 
+    `begun` is there if another one waits until it is called.
     `frame` is there while the attempt runs in this process; `stopped` says that it has been given up. `context` is
     the caller's, for a task that was called. `local` attempts run in this process and never keep the driver
     waiting: those that wait for others, which must not take their places.
@@ -157,19 +165,17 @@ class Attempt:
 
     number: int = 1
     state: tuple[Mapping[str, BaseChannel[Any]], Mapping[str, Any], int] | None = None
-    failure: BaseException | None = None
-    cache_key: tuple[tuple[str, ...], str] | None = None
     alone: bool = False
     watched: bool = False
     beating: object = None
     first_seen: float | None = None
     past: Past | None = None
-    about: About | None = None
     context: Context | None = None
     local: bool = False
     keeping: Keeping | None = None
     branch: str = ""
     joins: tuple[str, ...] = ()
+    begun: Callable[[], None] | None = None
     frame: Stoppable | None = None
     stopped: bool = False
 
@@ -188,11 +194,14 @@ class Attempt:
         self.scope = scope
         self.words = words
         self.answers = answers
+        self.failure: BaseException | None = None
+        self.cache_key: tuple[tuple[str, ...], str] | None = None
+        self.about: About | None = None
 
     def again(self, **changes: Any) -> Attempt:
         """Another try at the same task."""
         other = Attempt(self.node, self.arg, self.place, self.scope, self.words, self.answers)
-        other.__dict__.update({**self.__dict__, "frame": None, "stopped": False, **changes})
+        other.__dict__.update({**self.__dict__, "begun": None, "frame": None, "stopped": False, **changes})
         return other
 
     def stop(self) -> bool:
@@ -207,14 +216,18 @@ class Attempt:
 class Done:
     """The task's output: its writes in order and where it goes. `events` are those it emitted if nobody could
     listen while it ran. `chosen` is how many of the targets, the last ones, its branches chose; None if they were
-    not asked. `resume` is the command by which it answers questions, which only the closing of a run may."""
+    not asked. `resume` is the command by which it answers questions, which only the closing of a run may. It is
+    `steered` if an error handler said where to go, be it to the end, so that the node's own edges do not count.
+    `parent` is what it commands the graph around: then it is no outcome yet, but what becomes a `ForParent`."""
 
     writes: list[Write]
-    targets: Sequence[Target]
+    targets: Sequence[Target] = ()
     events: Sequence[Any] = ()
     chosen: int | None = None
     keeping: Keeping | None = None
     resume: Command[Any] | None = None
+    steered: bool = False
+    parent: Command[Any] | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

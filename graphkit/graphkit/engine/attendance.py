@@ -30,7 +30,6 @@ from graphkit.engine.program import Closing
 from graphkit.engine.request import End
 from graphkit.engine.resume import answers_in, route
 from graphkit.engine.standing import amend, amend_record, rest_at_breakpoints
-from graphkit.engine.state import Plan
 from graphkit.engine.tasks import Task
 from graphkit.errors import InvalidUpdateError
 from graphkit.types import Command
@@ -154,7 +153,7 @@ class Attendance:
         if not done.writes:
             return []
         key, channels = f"{self.standing.amends:06d}", self.program.channels
-        amend(self.standing, Plan([], []), done.writes, ())
+        amend(self.standing, ([], []), done.writes, ())
         stored = [(name, value) for name, value in done.writes if channels[name].stored]
         return [amend_record(key, stored, (), task.id)]
 

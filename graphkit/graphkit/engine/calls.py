@@ -177,11 +177,7 @@ def unstorable(task: CalledTask, output: Done) -> Failed | None:
         try:
             fingerprint(value)
         except UnserializableStateError as error:
-            raised = UnserializableStateError(
-                f"task {task.name!r}, called by {task.caller.node.name!r}, returned: {error}"
-            )
-            vars(raised).update(vars(error))
-            return Failed(raised)
+            return Failed(error.of(f"task {task.name!r}, called by {task.caller.node.name!r}, returned"))
     return None
 
 

@@ -311,6 +311,8 @@ class Crew:
             if refused is not None:
                 yield from self._fails(task, refused)
                 return
+            if outcome.steered:
+                task.steered = True
             self._finish(task, outcome, attempt.about)
             if attempt.cache_key is not None and attempt.failure is None:
                 yield from keep(attempt, outcome)
@@ -356,10 +358,13 @@ class Crew:
         if outcome.rejected is not None or isinstance(error, InterruptMismatchError):
             yield from self._fails(task, outcome)  # a person has to act: neither a retry nor a handler can
             return
-        policy = next((policy for policy in attempt.node.retry if policy.applies_to(error)), None)
-        tries_left = policy is not None and attempt.number < policy.max_attempts and attempt.failure is None
-        if policy is not None and tries_left and (not self.failures or isinstance(task, CalledTask)):
-            yield from self._retry_later(attempt, task, policy)
+        retry, tries = attempt.node.retry, attempt.number
+        if attempt.failure is not None and task.failure is not None:  # it is the handler that has failed
+            retry, tries = attempt.node.handler_retry, attempt.number - task.failure.attempt + 1
+        policy = next((policy for policy in retry if policy.applies_to(error)), None)
+        may_start = not self.failures or isinstance(task, CalledTask)
+        if policy is not None and tries < policy.max_attempts and may_start:
+            yield from self._retry_later(attempt, task, policy, tries)
             return
         if (
             attempt.node.handler is not None
@@ -429,10 +434,8 @@ class Crew:
 
     # Time
 
-    def _retry_later(self, attempt: Attempt, task: Task, policy: RetryPolicy) -> Effects:
-        wait = min(
-            policy.max_interval, policy.initial_interval * policy.backoff_factor ** (attempt.number - 1)
-        )
+    def _retry_later(self, attempt: Attempt, task: Task, policy: RetryPolicy, tries: int) -> Effects:
+        wait = min(policy.max_interval, policy.initial_interval * policy.backoff_factor ** (tries - 1))
         if policy.jitter:
             # Spread by the task's id: as good as chance between tasks, and the same every time.
             wait *= 1 + int(task.id[:4], 16) / 0x20000

@@ -17,14 +17,14 @@ from graphkit.engine.prepare import newest
 from graphkit.engine.program import Callee, NodeSpec, Program
 from graphkit.engine.request import Position, Request
 from graphkit.engine.standing import Standing, reopen
-from graphkit.engine.state import Changes, Entry, State, plan_of, work_of
+from graphkit.engine.state import Changes, Entry, State, names_of, plan_of, work_of
 from graphkit.engine.tasks import entries_of, make_tasks
 from graphkit.engine.travel import Way, relayed, way_to
 from graphkit.engine.updates import writes_of_input
 from graphkit.errors import InvalidUpdateError
 from graphkit.types import StateUpdate
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Tip
+from graphkit_checkpoint.records import Checkpoint, Opening, Tip
 
 
 def edit(
@@ -40,12 +40,12 @@ def edit(
     now: float = yield effects.NOW
     for updates in supersteps:
         yield from editor.superstep(list(updates), now)
-    above: list[Commit] = []
+    above: list[effects.Save] = []
     if request.namespace:
         above = yield from _closed_above(request, opening)
         for commit in above:
-            yield effects.Save(commit)
-    commit = Commit(
+            yield commit
+    commit = effects.Save(
         request.thread_id,
         request.namespace,
         request.scope.token,
@@ -56,28 +56,26 @@ def edit(
         editor.checkpoints,
     )
     try:
-        yield effects.Save(commit)
+        yield commit
     except UnstorableError as error:
-        names = ", ".join(repr(update.as_node) for updates in supersteps for update in updates)
-        explained = type(error)(
-            f"update_state of thread {request.thread_id!r} as {names}, channel {error.channel!r}: {error}"
-        )
-        vars(explained).update(vars(error))
-        raise explained from error
+        nodes = [repr(update.as_node) for updates in supersteps for update in updates if update.as_node]
+        named = f" as {', '.join(nodes)}" if nodes else ""
+        channel = f"channel {error.channel!r}"
+        raise error.of(f"update_state of thread {request.thread_id!r}{named}, {channel}") from error
     return editor.checkpoints[-1]
 
 
-def _closed_above(request: Request, opening: Opening) -> Generator[effects.Effect, Any, list[Commit]]:
+def _closed_above(request: Request, opening: Opening) -> Generator[effects.Effect, Any, list[effects.Save]]:
     """What a nested graph has asked is asked no more: forget it in the graphs around, the outermost first, so that
     wherever this breaks off, the task around is ready to run and asks again."""
     assert opening.saved is not None
     way: Way = yield from way_to(Position(request.thread_id, request.namespace, opening.saved.checkpoint.id))
-    commits: list[Commit] = []
+    commits: list[effects.Save] = []
     for (namespace, at), outer in zip(way.stops, way.standing, strict=False):
         forget = relayed(outer, request.namespace)
         if forget:
             commits.append(
-                Commit(
+                effects.Save(
                     request.thread_id,
                     namespace,
                     request.scope.token,
@@ -156,8 +154,8 @@ class Editor:
             name = update.as_node if update.as_node is not None else self._author()
             spec = self._spec(name)
             done: Done = yield from self._output(spec, update, index)
-            entries.append(Entry(name, spec, done.writes, done.targets))
-        names = {entry.name for entry in entries}
+            entries.append((name, spec, done.writes, done.targets))
+        names = names_of(entries)
         if any(task.name in names for task in self.standing.tasks):
             # The update stands for a task of this superstep; what its siblings finished is kept.
             siblings = [task for task in self.standing.tasks if task.name not in names]
@@ -175,24 +173,31 @@ class Editor:
         return self.program.specs[name]
 
     def _author(self) -> str:
-        """The node that an update without `as_node` stands for: the one that ran last."""
+        """The node that an update without `as_node` stands for: the one that ran last, on a fresh thread the start; of
+        an entrypoint its only node."""
+        nodes = list(self.program.nodes.values())
+        if len(nodes) == 1 and nodes[0].result is not None:
+            return nodes[0].name
         ran: list[str] = self.control.get("ran", [])
         if len(ran) > 1:
             raise InvalidUpdateError(
                 f"ambiguous update: {', '.join(map(repr, ran))} ran last; say for which with as_node="
             )
-        if ran:
-            return ran[0]
-        return next(iter(self.program.nodes)) if len(self.program.nodes) == 1 else START
+        return ran[0] if ran else START
 
     def _output(self, spec: NodeSpec, update: StateUpdate, index: int) -> Effects:
         """What the node would have put out: the values go through its edge functions."""
-        values = {} if update.values is None else update.values
+        values = {} if update.values is None and spec.result is None else update.values
         path = ("update", index)
         place = Place(self.standing.checkpoint_id or "", self.request.namespace, self.standing.step, path)
         given = Callee(spec.name, _given, None)
         stand_in = NodeSpec(
-            name=spec.name, callee=given, shape=spec.shape, branches=spec.branches, shown=False
+            name=spec.name,
+            callee=given,
+            shape=spec.shape,
+            branches=spec.branches,
+            result=spec.result,
+            shown=False,
         )
         state = self.standing.state
         attempt = Attempt(stand_in, values, place, self.request.scope, self.program.words)

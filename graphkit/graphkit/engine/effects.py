@@ -62,10 +62,9 @@ class FindNamespaces:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Save:
-    """Commit. With `wait` the reply (None) comes when it is durable; without, when the commit before it is."""
+class Save(Commit):
+    """Commit this. With `wait` the reply (None) comes when it is durable; without, when the commit before it is."""
 
-    commit: Commit
     wait: bool = True
 
 

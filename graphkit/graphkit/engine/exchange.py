@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphkit.engine import effects
@@ -63,7 +64,7 @@ class Exchange:
         """The first try at a call."""
         caller = task.caller
         timeout = caller.node.timeout
-        scope = caller.scope._replace(namespace=task.namespace, depth=caller.scope.depth + 1)
+        scope = replace(caller.scope, namespace=task.namespace, depth=caller.scope.depth + 1)
         attempt = Attempt(task.called.node, task.arg, task.place, scope, caller.words, caller.answers)
         attempt.cache_key = cache_key
         attempt.past = task.past

@@ -18,8 +18,7 @@ from graphkit.engine.matching import Call
 
 TIME_DIGITS = 11
 STEP_DIGITS = 6
-_NONCE = TIME_DIGITS + 1 + STEP_DIGITS
-"""Where the second number of a checkpoint id ends."""
+_BEGINNING = f"%0{TIME_DIGITS}x-%0{STEP_DIGITS}x"
 BESIDE = "+"
 """Before the number of a call whose caller has made calls side by side."""
 TASK = "@"
@@ -29,11 +28,11 @@ TASK = "@"
 def checkpoint_id(now: float, step: int, nonce: str, after: str | None) -> str:
     """`step` counts from -1. Sorts after `after`: the parent, or the thread's head where that is newer; one of another
     make, put from outside, may stand anywhere."""
-    beginning = f"{int(now * 1000):011x}-{step + 1:06x}"
-    if after is not None and after[:_NONCE] >= beginning:  # a clock that went back
+    beginning = _BEGINNING % (int(now * 1000), step + 1)
+    if after is not None and after >= beginning:  # a clock that went back
         before, its_step = _parts(after)
         moment = max(int(now * 1000), before if its_step < step + 1 else before + 1)
-        beginning = f"{moment:011x}-{step + 1:06x}"
+        beginning = _BEGINNING % (moment, step + 1)
     return f"{beginning}-{nonce}"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphkit.engine.attempt import Done, Failed, ForParent, Keeping, Outcome, Write
 from graphkit.engine.calls import CalledTask
 from graphkit.engine.standing import amend, amend_record
-from graphkit.engine.state import Plan, preview
+from graphkit.engine.state import preview
 from graphkit.engine.tasks import Task, kept_records
 from graphkit.errors import UnserializableStateError
 from graphkit_checkpoint.serde import fingerprint
@@ -80,7 +80,7 @@ class Leavings:
     def apply(self) -> None:
         """All tasks have ended: apply what they have amended and not put out."""
         for _, writes in sorted(self.amended.items()):
-            amend(self._crew.run.standing, Plan([], []), writes, ())
+            amend(self._crew.run.standing, ([], []), writes, ())
         self.amended.clear()
 
 

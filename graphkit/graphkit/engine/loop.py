@@ -28,7 +28,7 @@ from graphkit.engine.refusals import keepable
 from graphkit.engine.request import End, Request, hit
 from graphkit.engine.saving import Saving
 from graphkit.engine.standing import Prepared, Standing
-from graphkit.engine.state import Changes, show, view_with, work_of
+from graphkit.engine.state import Changes, names_of, show, view_with, work_of
 from graphkit.engine.tasks import Task, entries_of, make_tasks
 from graphkit.engine.telling import state_changed, superstep_ended
 from graphkit.engine.updates import together
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 NOTHING_STORED = Opening(None, None, False)
 
-_NAME, _OUTPUT = attrgetter("name"), attrgetter("output")
+_OUTPUT = attrgetter("output")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
 """Seconds between two looks at a thread that somebody else has."""
@@ -211,16 +211,15 @@ class Run:
                 asked += [task.questions[question.id] for question in task.open_questions]
         if standing.tasks and not left:  # all have finished, and the superstep still waits to be applied
             left = [task.name for task in standing.tasks]
-        return End(
-            status="interrupted" if asked else self._rest if left else "completed",
-            values=show(self.program, self.view()),
-            next=tuple(left),
-            asked=asked,
-            thread_id=self.request.scope.thread_id,
-            namespace=self.request.scope.namespace,
-            checkpoint_id=standing.checkpoint_id if self.request.stored else None,
-            drained=self.drained,
+        scope = self.request.scope
+        status: RunStatus = "interrupted" if asked else self._rest if left else "completed"
+        end = End(
+            status, show(self.program, self.view()), tuple(left), asked, scope.thread_id, scope.namespace
         )
+        if self.request.stored:
+            end.checkpoint_id = standing.checkpoint_id
+        end.drained = self.drained
+        return end
 
     @property
     def _rest(self) -> RunStatus:
@@ -368,8 +367,8 @@ class Run:
         amended = standing.amended
         if amended.changed or amended.cleared:
             changes, standing.amended = standing.amended.add(changes), Changes()
-        plan = state.follow(entries)
-        if not (plan.names or plan.sends):
+        plan = names, sends = state.follow(entries)
+        if not (names or sends):
             state.finish(changes)
         if request.stored:
             new_id = identity.checkpoint_id(now, step, request.nonce, parent)
@@ -387,11 +386,12 @@ class Run:
             "loop",
             now,
             request.metadata,
-            state.control(plan, dict.fromkeys(map(_NAME, entries))),
-            work_of(plan) if plan.sends else None,
+            state.control(plan, names_of(entries)),
+            work_of(plan) if sends else None,
             changes.changed,
             changes.cleared,
-            extended=changes.extended,
+            None,
+            changes.extended,
         )
         return (checkpoint,)
 

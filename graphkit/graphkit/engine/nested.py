@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphkit.engine import effects
@@ -100,10 +101,11 @@ class Site:
             self._known.setdefault("unstored", Known(keys))
         return f"{self.base}:{self._known['unstored'].claim(call)}"
 
-    def claim_lasting(self, call: Call) -> str:
-        """The namespace of a graph that keeps its state: one for each call of it that the node makes in turn."""
+    def claim_lasting(self, call: Call, first: str) -> str:
+        """The namespace of a graph that keeps its state: one for each call of it that the node makes in turn, the
+        `first` of which is `lasting(call)`."""
         number = self._lasting[call.name] = self._lasting.get(call.name, -1) + 1
-        return self.lasting(call, number)
+        return self.lasting(call, number) if number else first
 
     def lasting(self, call: Call, number: int = 0) -> str:
         return lasting(f"{self.base}:{call_key(number, call)}")
@@ -134,7 +136,7 @@ def _directly(namespaces: list[str], base: str) -> list[str]:
 
 def call_of_graph(program: Program, given: Any) -> Call:
     """A call of a graph with this input, as it is known again."""
-    return call_of(program.called, _mark(program, given))
+    return call_of(program.called, "" if program.called_once else _mark(program, given))
 
 
 def _mark(program: Program, given: Any) -> str:
@@ -155,4 +157,4 @@ def locate(request: Request) -> Generator[effects.Effect, Any, Request]:
             before = yield effects.FindNamespaces(request.thread_id, f"{site.base_before}:")
         site.remember(_directly(own, site.base), _directly(before, site.base_before))
     namespace, origin = site.claim(call)
-    return request._replace(scope=request.scope._replace(namespace=namespace), origin=origin)
+    return replace(request, scope=replace(request.scope, namespace=namespace), origin=origin)

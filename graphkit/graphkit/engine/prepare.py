@@ -40,12 +40,12 @@ from graphkit.engine.standing import (
     rest_at_breakpoints,
     start,
 )
-from graphkit.engine.state import Changes, Plan, State
+from graphkit.engine.state import Changes, State
 from graphkit.engine.tasks import Task, answer_record, entries_of
 from graphkit.engine.travel import Way, way_to
 from graphkit.engine.updates import Beginning, command_parts, update_writes, writes_of_input
 from graphkit.engine.versions import settle
-from graphkit.errors import EmptyInputError, UnserializableStateError
+from graphkit.errors import EmptyInputError, GraphVersionError, UnserializableStateError
 from graphkit.types import Command, Interrupt
 from graphkit_checkpoint.records import Checkpoint, Opening, Saved, Tip
 from graphkit_checkpoint.serde import fingerprint
@@ -62,13 +62,17 @@ class Preparation:
 
     def prepare(self) -> Effects:
         """Reply: `Prepared`. Raises everything a wrong input can raise."""
-        prepared: Prepared = yield from self._prepare()
-        if self.request.stored and not prepared.idle:
-            standing = prepared.standing
-            goes_on: list[str] | None = None
-            if "input" not in [checkpoint.source for checkpoint in prepared.checkpoints]:
-                goes_on = [task.name for task in standing.tasks if task not in standing.attending]
-            standing.amended.add(settle(self.program, self.saved, standing.state, goes_on))
+        try:
+            prepared: Prepared = yield from self._prepare()
+            if self.request.stored and not prepared.idle:
+                standing = prepared.standing
+                goes_on: list[str] | None = None
+                if "input" not in [checkpoint.source for checkpoint in prepared.checkpoints]:
+                    goes_on = [task.name for task in standing.tasks if task not in standing.attending]
+                standing.amended.add(settle(self.program, self.saved, standing.state, goes_on))
+        except GraphVersionError as error:
+            error.add_note(f"in thread {self.request.thread_id!r}")
+            raise
         return prepared
 
     def _prepare(self) -> Effects:
@@ -197,7 +201,7 @@ class Preparation:
         standing = Standing(state, [], step, None, saved.tip if saved else Tip())
         # Changes that were to be stored with the next checkpoint: this one.
         for record in amends_in(saved.pending) if saved else ():
-            amend(standing, Plan([], []), record.value["writes"], ())
+            amend(standing, ([], []), record.value["writes"], ())
         if self.program.keeps_finished and saved is not None and saved.pending:
             finished = entries_of(reopen(self.program, saved, request.namespace).tasks, self.program)
             standing.amended.add(state.apply(finished, advance=False))
@@ -363,9 +367,11 @@ class Preparation:
         if routed.dropped and self.opening.abandoned:
             return self._proceed()  # the same call as that of a run that broke off after taking the answer
         if routed.dropped:
+            stands = "waits at a breakpoint, not for an answer"
+            if saved.checkpoint.source == "update":
+                stands = "has asked nothing since it was edited"
             warnings.warn(
-                f"thread {thread_id!r} waits at a breakpoint, not for an answer: the resume value was dropped. "
-                f"Go on with invoke(None, config)",
+                f"thread {thread_id!r} {stands}: the resume value was dropped. Go on with invoke(None, config)",
                 UserWarning,
                 stacklevel=2,
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from graphkit.channels import BaseChannel
+from graphkit.channels import MISSING, BaseChannel
 from graphkit.constants import START
 from graphkit.errors import GraphVersionError
 from graphkit.types import CachePolicy, Interrupt, RetryPolicy, TimeoutPolicy
@@ -102,8 +102,9 @@ class NodeSpec:
     the first is all that is shown of it. A node that `coordinates` does little but call tasks and wait for them.
 
     One that `sees_state` is given a `Seen` by a `Send`. The `Send`s to one that is `in_order` run one after the
-    other, and none after one that has asked or failed. The tasks of one that is not `shown` are part of how another
-    node works: streams do not tell of them."""
+    other, and none after one that has asked or failed. Tasks of nodes that are `queued` begin one after the other,
+    each when the one before has said that it has (`Attempt.begun`), or has ended; then they run side by side. The
+    tasks of one that is not `shown` are part of how another node works: streams do not tell of them."""
 
     name: str
     callee: Callee
@@ -115,6 +116,8 @@ class NodeSpec:
     cache: Caching | None = None
     timeout: TimeoutPolicy | None = None
     handler: Callee | None = None
+    handler_retry: tuple[RetryPolicy, ...] = ()
+    """What the handler is tried again for."""
     handles: type[Exception] = Exception
     """What the handler is for; after any other error the node may run again."""
     defer: bool = False
@@ -126,6 +129,7 @@ class NodeSpec:
     coordinates: bool = False
     sees_state: bool = False
     in_order: bool = False
+    queued: bool = False
     shown: bool = True
 
 
@@ -168,7 +172,8 @@ class Program:
 
     With `keeps_finished` a new input is applied after what the finished tasks of an unfinished superstep have
     written, which else is dropped. `admits` is called with the open questions that a new input would close; what
-    it raises, the run raises before anything is stored.
+    it raises, the run raises before anything is stored. One that is `called_once` by a task is known again by its name
+    alone, whatever it is given.
     """
 
     name: str
@@ -191,13 +196,25 @@ class Program:
     attended: frozenset[str] = frozenset()
     keeps_finished: bool = False
     admits: Callable[[Sequence[Interrupt]], None] | None = None
+    called_once: bool = False
     in_order: frozenset[str] = field(init=False)
     """The nodes whose `Send`s run one after the other."""
+    filled: frozenset[str] = field(init=False)
+    """The channels that have a value before anything was written to them."""
+    finishing: tuple[str, ...] = field(init=False)
+    """The channels that do something when nothing is left to run."""
 
     def __post_init__(self) -> None:
         if self.is_root:
             self.takes = self.gives = ROOT
         self.in_order = frozenset(name for name, node in self.nodes.items() if node.in_order)
+        channels = self.channels.items()
+        self.filled = frozenset(
+            key for key, channel in channels if channel.from_checkpoint(MISSING).is_available()
+        )
+        self.finishing = tuple(
+            key for key, channel in channels if type(channel).finish is not BaseChannel.finish
+        )
         edges = {"opening": self.opening, "closing": self.closing}
         for edge, spec in edges.items():
             if edge in self.attended and spec is None:

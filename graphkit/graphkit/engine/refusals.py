@@ -23,9 +23,7 @@ def explained(error: UnstorableError, program: Program, crew: Crew | None, threa
         found = [task for task in tasks if error.task_id in (None, task.id)]
         names = ", ".join(repr(task.name) for task in found)
         where = f"node {names}{_channel_at(error, program, found)}" if found else "the input"
-    explained = type(error)(f"thread {thread_id!r}, {where}: {error}")
-    vars(explained).update(vars(error))
-    return explained
+    return error.of(f"thread {thread_id!r}, {where}")
 
 
 def keepable(error: BaseException, crew: Crew) -> list[Pending]:

@@ -10,12 +10,12 @@ from graphkit.engine.attempt import Answer, Scope
 from graphkit.engine.matching import Call
 from graphkit.engine.nested import Origin, Site
 from graphkit.types import Durability, Interrupt, RunStatus
+from graphkit_checkpoint.admission import addressed
 
 DEFAULT_RECURSION_LIMIT = 100
 EVERY: Literal["*"] = "*"
 
 Names = frozenset[str] | Literal["*"]
-_NOTHING: Mapping[str, Any] = {}
 
 
 class Position(NamedTuple):
@@ -27,13 +27,14 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, thread_id: str, configurable: Mapping[str, Any]) -> Position:
-        """A `checkpoint_map` stands for a `checkpoint_id` that is not given."""
-        namespace = configurable.get("checkpoint_ns") or ""
+        """A `checkpoint_map` stands for a `checkpoint_id` that is not given. Raises `ValueError`."""
+        namespace = addressed(configurable, "checkpoint_ns") or ""
         mapped = (configurable.get("checkpoint_map") or {}).get(namespace)
-        return cls(thread_id, namespace, configurable.get("checkpoint_id") or mapped)
+        return cls(thread_id, namespace, addressed(configurable, "checkpoint_id") or mapped)
 
 
-class Request(NamedTuple):
+@dataclass(slots=True, eq=False, repr=False)
+class Request:
     """`nonce` makes this run's checkpoint ids unique; the scope's `token` is its claim on the thread.
 
     `stored` says that there is a saver. A `nested` run happens inside a task of another run: the claim is
@@ -54,12 +55,12 @@ class Request(NamedTuple):
     max_concurrency: int | None = None
     before: Names = frozenset()
     after: Names = frozenset()
-    metadata: Mapping[str, Any] = _NOTHING
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     nested: bool = False
     drains: bool = False
     beats: bool = False
     patience: float = 0.0
-    answers: Mapping[str, Answer] = _NOTHING
+    answers: Mapping[str, Answer] = field(default_factory=dict)
     called: tuple[Site, Call] | None = None
     origin: Origin | None = None
     task: str = ""
@@ -86,7 +87,7 @@ class Request(NamedTuple):
         return self.stored and not self.nested and self.durability == "exit"
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class End:
     """How a run ended. `asked` are the open questions with their fingerprints; `drained` says why it was drained."""
 

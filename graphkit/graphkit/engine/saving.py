@@ -18,7 +18,7 @@ from graphkit.engine.standing import Standing
 from graphkit.engine.unwritten import squashed
 from graphkit.errors import GraphkitError
 from graphkit_checkpoint.errors import UnstorableError
-from graphkit_checkpoint.records import Checkpoint, Commit, Opening, Pending
+from graphkit_checkpoint.records import Checkpoint, Opening, Pending
 
 Keys = Sequence[tuple[str, str, str]]
 NOTHING: frozenset[str] = frozenset()
@@ -113,7 +113,7 @@ class Saving:
         self.active = True
         if not (owns or checkpoints or pending or forget):
             return
-        commit = Commit(
+        commit = effects.Save(
             scope.thread_id,
             scope.namespace,
             scope.token,
@@ -125,9 +125,10 @@ class Saving:
             at,
             pending,
             forget,
+            release or claims or scope.durability != "async",
         )
         try:
-            yield effects.Save(commit, release or claims or scope.durability != "async")
+            yield commit
         except GraphkitError as error:
             self.active = not claims
             if isinstance(error, UnstorableError):

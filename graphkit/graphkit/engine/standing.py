@@ -74,14 +74,14 @@ def reopen(program: Program, saved: Saved, namespace: str, fork: bool = False) -
     at = checkpoint.id
     pending = list(filter(_is_from_outside, saved.pending)) if fork else saved.pending
     standing = Standing(state, [], checkpoint.step, at, saved.tip)
-    plan = plan_of(control, work)
+    plan = names, sends = plan_of(control, work)
     kinds = set(map(attrgetter("kind"), pending))
     for record in amends_in(pending) if AMEND in kinds else ():
         amend(standing, plan, record.value["writes"], record.value["targets"])
     if checkpoint.given is not None:
         standing.tasks = [start(program, checkpoint.given, work, at, namespace, checkpoint.step)]
         standing.tasks += make_tasks(
-            Plan([n for n in plan.names if n != START], plan.sends), at, namespace, checkpoint.step
+            ([n for n in names if n != START], sends), at, namespace, checkpoint.step
         )
     else:
         standing.tasks = make_tasks(plan, at, namespace, checkpoint.step)
@@ -125,15 +125,16 @@ def start(
 
 def amend(standing: Standing, plan: Plan, writes: Iterable[Write], targets: Iterable[Target]) -> None:
     """Apply a command from outside to the current checkpoint: its update now, its targets in this superstep."""
-    entry = Entry("Command", None, [(key, value) for key, value in writes], ())
+    names, sends = plan
+    entry: Entry = ("Command", None, [(key, value) for key, value in writes], ())
     standing.amended.add(standing.state.apply([entry], advance=False))
     standing.amends += 1
     for target in targets:
         if not isinstance(target, str):
-            plan.sends.append(target)
-        elif target != END and target not in plan.names:
-            plan.names.append(target)
-    plan.names.sort()
+            sends.append(target)
+        elif target != END and target not in names:
+            names.append(target)
+    names.sort()
 
 
 def _is_from_outside(record: Pending) -> bool:

@@ -7,10 +7,9 @@ never all of them; the view is kept up to date instead of being built.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from graphkit.channels import MISSING, BaseChannel, LastValue, NamedBarrierValue
 from graphkit.constants import END
@@ -20,71 +19,88 @@ from graphkit.errors import InvalidUpdateError
 from graphkit.extensions import Extension, joined
 from graphkit.types import Overwrite, Send
 
-
-@dataclass(slots=True, eq=False, repr=False)
-class Entry:
-    """One finished task as it is applied. `spec` is None for a command from outside: no edges follow."""
-
-    name: str
-    spec: NodeSpec | None
-    writes: Sequence[Write]
-    targets: Sequence[Target]
+Entry = tuple[str, NodeSpec | None, Sequence[Write], Sequence[Target]]
+"""One finished task as it is applied: its name, node, writes and targets. The node is None for a command from outside:
+no edges follow. (A tuple, since every task becomes one.)"""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Plan:
-    """What runs next: `names` (sorted) once each with the state, then every `Send` with its own input."""
+Plan = tuple[list[str], list[Send]]
+"""What runs next: names (sorted) once each with the state, then every `Send` with its own input."""
 
-    names: list[str]
-    sends: list[Send]
-
-    def __bool__(self) -> bool:
-        return bool(self.names or self.sends)
+_NONE: Final[frozenset[str]] = frozenset()
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Changes:
-    """What a superstep did to the stored channels."""
+    """What a superstep did to the stored channels. Most clear and extend none: what is `cleared` and `extended` is
+    made with the first."""
 
     __slots__ = ("changed", "cleared", "extended")
 
     def __init__(self) -> None:
         self.changed: dict[str, Any] = {}
-        self.cleared: set[str] = set()
-        self.extended: dict[str, Extension] = {}
+        self.cleared: set[str] = _NONE  # type: ignore[assignment]  # see `clear`
+        self.extended: dict[str, Extension] = _NOTHING  # type: ignore[assignment]  # see `extend`
 
     @classmethod
     def of(
         cls,
         changed: Mapping[str, Any],
         cleared: Iterable[str] = (),
-        extended: Mapping[str, Extension] = MappingProxyType({}),
+        extended: Mapping[str, Extension] = _NOTHING,
     ) -> Changes:
         changes = cls()
         changes.changed.update(changed)
-        changes.cleared.update(cleared)
-        changes.extended.update(extended)
+        changes.cleared = set(cleared)
+        changes.extended = dict(extended)
         return changes
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.cleared)
 
+    def clear(self, key: str) -> None:
+        """The channel has lost its value."""
+        if not self.cleared:
+            self.cleared = set()
+        self.cleared.add(key)
+
+    def extend(self, key: str, extension: Extension) -> None:
+        """The channel's new value is the old one and more."""
+        if not self.extended:
+            self.extended = {}
+        self.extended[key] = extension
+
     def add(self, later: Changes) -> Changes:
         """Make these the changes of both, one after the other."""
         if not (later.changed or later.cleared):
             return self
+        extended = dict(self.extended)
         for key in later.cleared:
             self.changed.pop(key, None)
-            self.extended.pop(key, None)
+            extended.pop(key, None)
         for key in later.changed:
-            if key not in later.extended or (key in self.changed and key not in self.extended):
-                self.extended.pop(key, None)
-            elif key in self.extended:
-                self.extended[key] = joined(self.extended[key], later.extended[key])
+            if key not in later.extended or (key in self.changed and key not in extended):
+                extended.pop(key, None)
+            elif key in extended:
+                extended[key] = joined(extended[key], later.extended[key])
             else:
-                self.extended[key] = later.extended[key]
+                extended[key] = later.extended[key]
         self.changed.update(later.changed)
         self.cleared = self.cleared.difference(later.changed) | later.cleared
+        self.extended = extended
         return self
+
+
+class Channels(dict[str, BaseChannel[Any]]):
+    """The channels of one run by key. One that has no value is made when it is first wanted: most runs touch few."""
+
+    __slots__ = ("kinds",)
+
+    def __init__(self, kinds: Mapping[str, BaseChannel[Any]]) -> None:
+        self.kinds = kinds
+
+    def __missing__(self, key: str) -> BaseChannel[Any]:
+        return self.setdefault(key, self.kinds[key].from_checkpoint(MISSING))
 
 
 class State:
@@ -96,15 +112,16 @@ class State:
         self, program: Program, values: Mapping[str, Any], control: Mapping[str, Any] | None
     ) -> None:
         self.program = program
-        self.channels: dict[str, BaseChannel[Any]] = {}
+        self.channels = Channels(program.channels)
         self.view: dict[str, Any] = {}
         self.transient: set[str] = set()
         for key, kind in program.channels.items():
             value = values.get(key, MISSING)
+            if value is MISSING and key not in program.filled:
+                continue
             channel = self.channels[key] = kind.from_checkpoint(value)
             if type(channel) is LastValue:
-                if value is not MISSING:
-                    self.view[key] = value
+                self.view[key] = value
             elif channel.is_available():
                 if channel.readable:
                     self.view[key] = channel.get()
@@ -149,10 +166,7 @@ class State:
         Raises `InvalidUpdateError` naming channel and nodes.
         """
         changes = Changes()
-        writes = (
-            entries[0].writes if len(entries) == 1 else [write for entry in entries for write in entry.writes]
-        )
-        grouped = group(writes)
+        grouped = group(writes_of(entries))
         for key in self.transient.difference(grouped) if advance and self.transient else ():
             if self.channels[key].update(()):
                 self._note(key, self.channels[key], changes)
@@ -170,7 +184,7 @@ class State:
         try:
             return channel.update(values)
         except Exception as error:
-            writers = [entry.name for entry in entries if any(name == key for name, _ in entry.writes)]
+            writers = [name for name, _, writes, _ in entries if any(channel == key for channel, _ in writes)]
             error.add_note(f"while applying the writes of {', '.join(map(repr, writers))} to channel {key!r}")
             if isinstance(error, InvalidUpdateError):
                 raise InvalidUpdateError(f"{error} (written by {', '.join(map(repr, writers))})") from error
@@ -182,25 +196,25 @@ class State:
             return
         stored = channel.checkpoint()
         if stored is MISSING:
-            changes.cleared.add(key)
+            changes.clear(key)
             return
         changes.changed[key] = stored
         extension = channel.extension
         if extension is not None:
-            changes.extended[key] = extension
+            changes.extend(key, extension)
 
     def follow(self, entries: Sequence[Entry]) -> Plan:
         """What runs after these tasks: their edges, branches and commands; deferred nodes when all is done."""
         names: set[str] = set()
         sends: list[Send] = []
         if self.joins:
-            self._start_joins_anew({entry.name for entry in entries})
-        for entry in entries:
-            if entry.spec is not None:
-                names.update(entry.spec.successors)
-                for index in entry.spec.joins:
-                    self._arrive(self.program.joins[index], entry.name, names)
-            for target in entry.targets:
+            self._start_joins_anew({name for name, _, _, _ in entries})
+        for name, spec, _, targets in entries:
+            if spec is not None:
+                names.update(spec.successors)
+                for index in spec.joins:
+                    self._arrive(self.program.joins[index], name, names)
+            for target in targets:
                 if type(target) is Send:
                     sends.append(target)
                 else:
@@ -208,7 +222,7 @@ class State:
         names.discard(END)
         if self.program.deferred:
             names = self._without_deferred(names, sends)
-        return Plan(sorted(names), sends)
+        return sorted(names), sends
 
     def _arrive(self, join: Join, source: str, names: set[str]) -> None:
         barrier = self._barrier(join)
@@ -226,7 +240,7 @@ class State:
             if key.endswith(f":{name}") and barrier.is_available()
         )
 
-    def _start_joins_anew(self, ran: set[str]) -> None:
+    def _start_joins_anew(self, ran: Container[str]) -> None:
         """A join is complete until its target has run, so that an edit before that does not open it again."""
         for join in self.program.joins:
             barrier = self.joins.get(join_key(join))
@@ -248,13 +262,14 @@ class State:
 
     def finish(self, changes: Changes) -> None:
         """Nothing is left to run: channels that show their value only then do so now."""
-        for key, channel in self.channels.items():
+        for key in self.program.finishing:
+            channel = self.channels[key]
             if channel.finish():
                 self._note(key, channel, changes)
 
-    def control(self, plan: Plan, ran: Iterable[str]) -> dict[str, Any]:
+    def control(self, plan: Plan, ran: list[str]) -> dict[str, Any]:
         """The engine's account for the checkpoint; as small as what is going on."""
-        control: dict[str, Any] = {"next": plan.names, "ran": list(ran)}
+        control: dict[str, Any] = {"next": plan[0], "ran": ran}
         if self.joins:
             control["joins"] = {key: sorted(barrier.seen) for key, barrier in self.joins.items()}
         if self.deferred:
@@ -268,6 +283,18 @@ class State:
     def everything(self) -> Any:
         """All values that nodes can see, whatever the output schema leaves out."""
         return show(self.program, self.view, narrow=False)
+
+
+def names_of(entries: Iterable[Entry]) -> list[str]:
+    """The names of the tasks, each once, in order."""
+    return list(dict.fromkeys([name for name, _, _, _ in entries]))
+
+
+def writes_of(entries: Sequence[Entry]) -> Sequence[Write]:
+    """What the tasks wrote, in order."""
+    if len(entries) == 1:
+        return entries[0][2]
+    return [write for _, _, writes, _ in entries for write in writes]
 
 
 def group(writes: Iterable[Write]) -> dict[str, list[Any]]:
@@ -310,7 +337,7 @@ def view_with(state: State, entries: Sequence[Entry]) -> Mapping[str, Any]:
     if not entries:
         return state.view
     try:
-        return preview(state.channels, state.view, [write for entry in entries for write in entry.writes])
+        return preview(state.channels, state.view, writes_of(entries))
     except Exception:
         return state.view
 
@@ -330,9 +357,10 @@ def join_key(join: Join) -> str:
 
 def plan_of(control: Mapping[str, Any], work: Mapping[str, Any] | None) -> Plan:
     """What a checkpoint says runs next."""
-    return Plan(list(control.get("next", ())), list((work or {}).get("sends", ())))
+    return list(control.get("next", ())), list((work or {}).get("sends", ()))
 
 
 def work_of(plan: Plan) -> dict[str, Any] | None:
     """The inputs that the plan brings along, for the checkpoint."""
-    return {"sends": plan.sends} if plan.sends else None
+    _, sends = plan
+    return {"sends": sends} if sends else None

@@ -33,25 +33,12 @@ _NOTHING: Final[Mapping[str, Any]] = {}  # plain: attempts carry it to other pro
 class Task:
     """One execution of one node in one superstep.
 
-    Made for every node that runs, so what most of them have not is a default of the class.
-
     `questions` are what it has asked and their marks, `answers` what there is to them, by question id; both are
     replaced and never changed.
     `failure` is that of the last attempt, which an error handler is to answer for. A task `rests` at a breakpoint
-    inside it that this run does not pass. It is `steered` if a command says where to go, so that the node's own edges
-    do not count.
+    inside it that this run does not pass. It is `steered` if a command from outside or of its error handler says where
+    to go, so that the node's own edges do not count.
     """
-
-    attempts = 0
-    output: Done | None = None
-    error: str | None = None
-    failure: Failure | None = None
-    past: Past | None = None
-    keeping: Keeping | None = None
-    rests = False
-    steered = False
-    questions: Mapping[str, tuple[Interrupt, str]] = _NOTHING
-    answers: Mapping[str, Answer] = _NOTHING
 
     def __init__(
         self, name: str, place: Place, arg: Any = MISSING, timeout: TimeoutPolicy | None = None
@@ -60,6 +47,16 @@ class Task:
         self.place = place
         self.arg = arg
         self.timeout = timeout
+        self.attempts = 0
+        self.output: Done | None = None
+        self.error: str | None = None
+        self.failure: Failure | None = None
+        self.past: Past | None = None
+        self.keeping: Keeping | None = None
+        self.rests = False
+        self.steered = False
+        self.questions: Mapping[str, tuple[Interrupt, str]] = _NOTHING
+        self.answers: Mapping[str, Answer] = _NOTHING
 
     @property
     def id(self) -> str:
@@ -118,10 +115,11 @@ class Task:
 def make_tasks(plan: Plan, checkpoint_id: str, namespace: str, step: int) -> list[Task]:
     """The tasks of a superstep in task-path order: nodes by name, then `Send`s by index."""
     tasks = []
-    for name in plan.names:
+    names, sends = plan
+    for name in names:
         place = Place(checkpoint_id, namespace, step, ("pull", name))
         tasks.append(Task(name, place))
-    for index, send in enumerate(plan.sends):
+    for index, send in enumerate(sends):
         place = Place(checkpoint_id, namespace, step, ("push", index))
         tasks.append(Task(send.node, place, send.arg, TimeoutPolicy.coerce(send.timeout)))
     return tasks
@@ -161,6 +159,7 @@ def _rank(record: Pending) -> tuple[int, int]:
 def _restore(task: Task, record: Pending) -> None:
     if record.kind == OUTPUT:
         task.output = output_of(record.value)
+        task.steered = task.steered or "steered" in record.value
     elif record.kind == QUESTION:
         task.questions = {**task.questions, record.key: question_of(record.value)}
     elif record.kind == ANSWER:
@@ -197,7 +196,8 @@ def output_record(task: Task, stored: Mapping[str, Any]) -> Pending:
     """`stored` maps channel names to channels; writes to channels that are not stored are left out."""
     assert task.output is not None
     writes = [[key, value] for key, value in task.output.writes if stored[key].stored]
-    return Pending(task.id, OUTPUT, "", {"writes": writes, "targets": list(task.output.targets)})
+    value = {"writes": writes, "targets": list(task.output.targets)}
+    return Pending(task.id, OUTPUT, "", {**value, "steered": True} if task.steered else value)
 
 
 def output_of(value: Mapping[str, Any]) -> Done:
@@ -254,10 +254,10 @@ def answer_record(task_id: str, question: str, value: Any, mark: str, *, taken: 
 def entries_of(tasks: Iterable[Task], program: Program) -> list[Entry]:
     """The finished ones among the tasks, as they are applied."""
     specs = program.specs
-    entries = []
+    entries: list[Entry] = []
     for task in tasks:
         output = task.output
         if output is not None:
             spec = None if task.steered else specs[task.name]
-            entries.append(Entry(task.name, spec, output.writes, output.targets))
+            entries.append((task.name, spec, output.writes, output.targets))
     return entries

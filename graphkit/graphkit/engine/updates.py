@@ -5,30 +5,19 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import ItemsView, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from graphkit.constants import END, PARENT
-from graphkit.engine.attempt import Target, Write
+from graphkit.engine.attempt import Done, Target, Write
 from graphkit.engine.program import ROOT, Program, Vocabulary
 from graphkit.errors import InvalidUpdateError, UnknownChannelWarning
 from graphkit.types import Command, Send
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Output:
-    """A node's return value, taken apart. `parent` is a command for the graph around this one, `resume` one that
-    answers questions."""
-
-    writes: list[Write]
-    targets: list[Target]
-    parent: Command[Any] | None = None
-    resume: Command[Any] | None = None
-
-
-def read_output(returned: Any, node: str, words: Vocabulary) -> Output:
-    """Take a node's return value apart: an update, a `Command`, or a list of both."""
-    output = Output([], [])
+def read_output(returned: Any, node: str, words: Vocabulary) -> Done:
+    """Take a node's return value apart: an update, a `Command`, a `Send`, or a list of them. It is `steered` if one of
+    those says where to go."""
+    output = Done([])
     if ROOT in words.channels:
         _read_root(returned, node, words, output)
     elif isinstance(returned, dict):
@@ -39,39 +28,40 @@ def read_output(returned: Any, node: str, words: Vocabulary) -> Output:
     return output
 
 
-def _read_any(returned: Any, node: str, words: Vocabulary, output: Output) -> None:
-    if isinstance(returned, Command):
-        _read_command(returned, node, words, output)
+def _read_any(returned: Any, node: str, words: Vocabulary, output: Done) -> None:
+    if isinstance(returned, (Command, Send)):
+        _read_steering(returned, node, words, output)
     elif isinstance(returned, (list, tuple)) and all(_is_part(part) for part in returned):
         for part in returned:
-            if isinstance(part, Command):
-                _read_command(part, node, words, output)
-            else:
+            if isinstance(part, dict):
                 output.writes += known_writes(part.items(), node, words)
+            else:
+                _read_steering(part, node, words, output)
     elif (pairs := attribute_pairs(returned)) is not None:
         output.writes = known_writes(pairs, node, words)
     else:
         raise InvalidUpdateError(
             f"node {node!r} returned a {type(returned).__name__} ({returned!r:.100}); return a dict of updates, "
-            f"a Command, an instance of the state schema, or None"
+            f"a Command, a Send, an instance of the state schema, or None"
         )
 
 
 def _is_part(part: Any) -> bool:
-    return isinstance(part, (dict, Command))
+    return isinstance(part, (dict, Command, Send))
 
 
-def _read_root(returned: Any, node: str, words: Vocabulary, output: Output) -> None:
-    if isinstance(returned, Command):
-        _read_command(returned, node, words, output)
-    elif isinstance(returned, (list, tuple)) and any(isinstance(part, Command) for part in returned):
+def _read_root(returned: Any, node: str, words: Vocabulary, output: Done) -> None:
+    if isinstance(returned, (Command, Send)):
+        _read_steering(returned, node, words, output)
+    elif isinstance(returned, (list, tuple)) and any(isinstance(part, (Command, Send)) for part in returned):
         for part in returned:
             _read_root(part, node, words, output)
     elif returned is not None:
         output.writes.append((ROOT, returned))
 
 
-def _read_command(command: Command[Any], node: str, words: Vocabulary, output: Output) -> None:
+def _read_steering(given: Command[Any] | Send, node: str, words: Vocabulary, output: Done) -> None:
+    command: Command[Any] = Command(goto=given) if isinstance(given, Send) else given
     if command.graph is not None:
         if command.graph != PARENT:
             raise InvalidUpdateError(
@@ -83,7 +73,10 @@ def _read_command(command: Command[Any], node: str, words: Vocabulary, output: O
         output.resume = command
     if command.update is not None:
         output.writes += update_writes(command.update, node, words)
-    output.targets += checked_targets(command.goto, node, words.nodes)
+    targets = checked_targets(command.goto, node, words.nodes)
+    if targets:
+        output.targets = [*output.targets, *targets]
+        output.steered = True
 
 
 def together(commands: Sequence[Command[Any]]) -> Command[Any]:
@@ -153,7 +146,7 @@ def attribute_pairs(instance: Any) -> list[tuple[str, Any]] | None:
 
     All fields of a dataclass; of a model those that were set, and those that are not None.
     """
-    if isinstance(instance, type):
+    if isinstance(instance, (type, Send)):
         return None
     if dataclasses.is_dataclass(instance):
         return [(spec.name, getattr(instance, spec.name)) for spec in dataclasses.fields(instance)]

@@ -77,7 +77,7 @@ def _migrated(
         )
     state.replace(values)
     changes.changed.update(values)
-    changes.cleared.update(set(saved.values) - set(values) - {GRAPH})
+    changes.cleared = set(saved.values) - set(values) - {GRAPH}
     return changes
 
 

@@ -3,8 +3,8 @@
 A function that its module has under its own name is known by that name, so that results outlive a new
 version of it, as in LangGraph. Any other one (a lambda, a local function, one of the program that was
 started, one that was replaced or decorated since) is known by its name and a digest of what it consists of:
-its code, its defaults, what it encloses, the fields of the object it belongs to. What it reads from its
-module when it runs is not looked at.
+its code, its defaults, what it encloses (but for what it changes of that itself, such as a counter), the fields of
+the object it belongs to. What it reads from its module when it runs is not looked at.
 
 Something enclosed that cannot be stored, such as a connection, is known only by being that very object: the
 results of a function around it are found again in this process alone.
@@ -26,6 +26,7 @@ from typing import Any
 
 from graphkit.compiled import CompiledGraph
 from graphkit.engine.program import NodeSpec, Program
+from graphkit.graph.counters import changed_by, is_changed
 from graphkit_checkpoint.errors import GraphkitError
 from graphkit_checkpoint.serde import fingerprint
 
@@ -116,11 +117,14 @@ def _value(value: Any, around: Around) -> Iterator[str]:
 
 
 def _enclosed(function: Any) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
+    code, closure = function.__code__, function.__closure__ or ()
+    changes = changed_by(code) if closure else frozenset()
+    for name, cell in zip(code.co_freevars, closure, strict=True):
         try:
-            yield cell.cell_contents
+            value = cell.cell_contents
         except ValueError:  # nothing has been put there yet
-            yield None
+            value = None
+        yield None if is_changed(name, value, changes) else value
 
 
 def _own(class_: type[Any]) -> Iterator[Any]:

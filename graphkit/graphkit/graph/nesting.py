@@ -41,7 +41,9 @@ def graph_at(graph: CompiledGraph, namespace: str) -> CompiledGraph | None:
 
 
 def children_of(graph: CompiledGraph, node: str) -> list[CompiledGraph]:
-    """The graph that a node is, or those that its function refers to."""
+    """The graph that a node is, or those that its function, or that of an entrypoint, refers to."""
+    if graph.function is not None:
+        return _referred_to(graph.function)
     added = graph.builder.nodes.get(node) if graph.builder is not None else None
     if added is None:
         return []

@@ -63,12 +63,13 @@ PathMap = Mapping[Hashable, str] | Sequence[str]
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Node:
-    """A node as it was added."""
+    """A node as it was added. `steering` are its functions, unless `destinations` were given for their commands."""
 
     action: Any
     callee: Callee
     input_schema: Any
     destinations: Mapping[str, str | None]
+    steering: Sequence[Any]
     options: dict[str, Any]
     subgraph: CompiledGraph | None = None
 
@@ -110,6 +111,7 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         self.joins: dict[tuple[tuple[str, ...], str], None] = {}
         self.branches: list[_Branch] = []
         self._defaults: dict[str, Any] = {}
+        self._default_handler: Callable[..., Any] | None = None
         self._schemas: list[Any] = []
         for schema in (self.state_schema, self.input_schema, self.output_schema):
             self._declare(schema)
@@ -147,13 +149,15 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         The function gets the state (an instance of `input_schema`, its first parameter's annotated schema,
         or the state schema) and, by parameter name or annotation, `config` (`RunnableConfig`), `runtime`
         (`Runtime`), `store` (`BaseStore`) and, by name alone, `writer`. It returns a
-        dict of updates, a `Command`, a list of both, or None. A compiled graph may be a node, and so may an agent (or
-        whatever else has `as_node()`).
+        dict of updates, a `Command`, a `Send`, a list of them, or None. A compiled graph may be a node, and so may an
+        agent (or whatever else has `as_node()`).
         `defer` runs it when nothing else is left to run; `destinations` declare where its commands may go
         (a mapping gives labels for drawings);
-        `error_handler(state, error)` answers for it when it has failed for good; either parameter may be left
-        out, and the error has its own if it is annotated `NodeError` or named `error`. It survives its process: what
-        the node failed with is recorded first, and a run that is gone on with starts at the handler.
+        `error_handler(state, error)` is called when it has failed for good; either parameter may be left
+        out, and the error has its own if it is annotated `NodeError` or named `error`. What it returns stands for what
+        the node would have returned; if it is a `Command` with `goto`, that is where the run goes on, and not along
+        the node's edges (`goto=END`: nowhere). It survives its process: what the node failed with is recorded first,
+        and a run that is gone on with starts at the handler.
         `retry_policy` is one or several, of which the first that knows an error counts. `timeout` bounds every
         attempt: seconds, a `timedelta`, or a `TimeoutPolicy`; a blocking node goes on, but its caller is free and
         what it comes to is refused.
@@ -171,6 +175,11 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         schema = input_schema or self._schema_in(input_annotation(action, hints)) or self.state_schema
         self._declare(schema)
         subgraph = action if isinstance(action, CompiledGraph) else None
+        steering: Sequence[Any] = ()
+        if not destinations:
+            steering = (action,) if error_handler is None else (action, error_handler)
+        if destinations is None:
+            destinations = declared_targets(hints) + _targets_of(error_handler)
         options = {
             "defer": defer,
             "metadata": dict(metadata or {}),
@@ -186,7 +195,8 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
             if subgraph is None
             else subgraph_callee(subgraph, self.channels),
             input_schema=schema,
-            destinations=_labelled(declared_targets(hints) if destinations is None else destinations),
+            destinations=_labelled(destinations),
+            steering=steering,
             subgraph=subgraph,
             options={key: value for key, value in options.items() if value},
         )
@@ -200,14 +210,17 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         timeout: Timeout | None = None,
     ) -> Self:
-        """Options for every node, added before or after, that does not set them itself."""
+        """Options for every node, added before or after, that does not set them itself. `retry_policy` is for error
+        handlers too, those of the nodes and this one."""
         defaults = {
             "retry": policies(retry_policy),
+            "handler_retry": policies(retry_policy),
             "cache": cache_policy,
             "handler": _handler(error_handler),
             "timeout": TimeoutPolicy.coerce(timeout),
         }
         self._defaults.update({key: value for key, value in defaults.items() if value})
+        self._default_handler = error_handler or self._default_handler
         return self
 
     def _schema_in(self, annotation: Any) -> Any:
@@ -336,6 +349,11 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
             conflict_timeout=conflict_timeout,
         )
 
+    def validate(self) -> Self:
+        """The check of the structure that `compile` makes, without making anything."""
+        check_structure(self._description())
+        return self
+
     def _description(self) -> GraphDescription:
         nodes = self.nodes.items()
         subgraphs = [(name, node.subgraph) for name, node in nodes if node.subgraph is not None]
@@ -351,16 +369,24 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
                 )
                 for branch in self.branches
             ),
-            destinations={name: tuple(node.destinations) for name, node in nodes if node.destinations},
-            dynamic=frozenset(
-                name for name, node in nodes if not node.destinations and may_go_anywhere(node.action)
-            )
+            destinations={name: targets for name, node in nodes if (targets := self._destinations(node))},
+            dynamic=frozenset(name for name, node in nodes if any(map(may_go_anywhere, self._steering(node))))
             if self.joins
             else frozenset(),
             misfits=tuple(
                 name for name, graph in subgraphs if graph.program.is_root and ROOT not in self.channels
             ),
         )
+
+    def _destinations(self, node: _Node) -> tuple[str, ...]:
+        """Where the commands of a node, and those of a default handler that it has, are declared to go."""
+        targets = () if "handler" in node.options else _targets_of(self._default_handler)
+        return (*node.destinations, *targets)
+
+    def _steering(self, node: _Node) -> Sequence[Any]:
+        if self._default_handler is None or "handler" in node.options or not node.steering:
+            return node.steering
+        return (*node.steering, self._default_handler)
 
     def _program(self, name: str, unchecked: bool) -> Program:
         readable = frozenset(key for key, channel in self.channels.items() if channel.readable)
@@ -441,6 +467,10 @@ def policies(retry: Retry | None) -> tuple[RetryPolicy, ...]:
     if retry is None:
         return ()
     return (retry,) if isinstance(retry, RetryPolicy) else tuple(retry)
+
+
+def _targets_of(handler: Callable[..., Any] | None) -> tuple[str, ...]:
+    return () if handler is None else declared_targets(hints_of_function(handler))
 
 
 def _handler(handler: Callable[..., Any] | None) -> Callee | None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from graphkit.errors import GraphInterrupt
 from graphkit.frame import current
+from graphkit_checkpoint.watched import copied
 from graphkit_prebuilt.halting import HaltSignal, halt, questions_in
 from graphkit_prebuilt.hooks.event import BaseHookEvent, NameTakenError, part_of
 from graphkit_prebuilt.hooks.hints import name_of
@@ -84,7 +85,7 @@ def fire(invocation: Hearing, event: E, once: str | None = None, *, number: int 
                 yield from shown
         yield from _call_all(invocation, event)
     if once is not None and frame is not None and not frame.waits:
-        frame.keep(_key(once), {name: getattr(event, name) for name in sorted(event.writable)})
+        frame.keep(_key(once), {name: copied(getattr(event, name)) for name in sorted(event.writable)})
     return event
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from graphkit.frame import Frame
 from graphkit.types import Command
 from graphkit_prebuilt.content import assistant
-from graphkit_prebuilt.hooks.catalogue import BeforeInvocationEvent
+from graphkit_prebuilt.conversation import copied
+from graphkit_prebuilt.hooks.catalogue import BeforeInvocationEvent, MessageAddedEvent
 from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.adding import added, finish
 from graphkit_prebuilt.loop.invocation import Invocation
@@ -29,7 +30,12 @@ def before(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comm
     if given is not None:  # calls that a turn has left without results are not made any more
         writes["messages"] = []
     for number, message in enumerate(messages or ()):
+        key = f"left:{number}"
+        if key in frame.kept:
+            message = copied(frame.kept[key])
         yield from added(inv, message, writes, f"added:{number}")
+        if number + 1 < len(messages or ()) and heard(inv, MessageAddedEvent):
+            frame.keep(key, copied(message))  # as it was left, if a callback of the next one asks
     inv.new = writes.get("messages", [])
     return Command(update=inv.settled(writes), goto="model")
 

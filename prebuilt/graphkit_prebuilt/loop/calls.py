@@ -13,6 +13,7 @@ from graphkit.engine.program import Callee, NodeSpec, Shape
 from graphkit.errors import GraphInterrupt
 from graphkit.frame import Frame, running
 from graphkit_prebuilt.content import ToolResult, ToolUse
+from graphkit_prebuilt.conversation import copied
 from graphkit_prebuilt.halting import carry_out
 from graphkit_prebuilt.loop.invocation import Invocation, here
 from graphkit_prebuilt.loop.steps import Call, Steps, awaited, blocking
@@ -46,7 +47,8 @@ def wrapped_calls(
         for use, (left, result) in zip(context.tool_uses, done, strict=True):
             if left != use:
                 changed[use["toolUseId"]] = left
-            results.append({**result, "toolUseId": use["toolUseId"]})  # a hook may have given it another one
+            shown: ToolResult = copied(result)  # what a layer changes, it finds as it was if it asks
+            results.append({**shown, "toolUseId": use["toolUseId"]})  # a hook may have given it another one
         return ToolResultsEvent(results)
 
     context = ExecuteToolsContext(inv.agent, message, uses, inv.invocation_state, inv.cancel)

@@ -52,9 +52,10 @@ def closing(inv: Invocation, frame: Frame, seen: Seen) -> Steps[Any]:
     log = seen.view.get("messages") or []
     in_tools = "tools" in why.nodes or any(question.node == "tools" for question in why.questions)
     if in_tools and log and dangling(log[-1]) and heard(inv, AfterToolsEvent):
-        results = last(why.view)
+        results = frame.kept.get("results") or last(why.view)
         if dangling(results):  # no call has one
             results = user()
+        frame.keep("results", results)  # callbacks that ask are called again, and find these
         ended = AfterToolsEvent(inv.agent, message=copied(results), invocation_state=inv.invocation_state)
         yield from fire(inv, ended, "after_tools")
     result = None

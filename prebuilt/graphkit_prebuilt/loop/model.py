@@ -55,7 +55,7 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
     if given is None and log and dangling(log[-1]) and _are_there(inv, log[-1]):
         return _batch_of(inv, writes, log[-1])  # calls that the program has put there
     if given is not None:
-        message, reason = given, "tool_use" if tool_uses(given) else "end_turn"
+        message, reason = copied(given), "tool_use" if tool_uses(given) else "end_turn"
     else:
         if inv.limits is not None and inv.metrics.cycle_count:
             exhausted = exceeded(inv.limits, inv.metrics)
@@ -74,6 +74,8 @@ def model(inv: Invocation, frame: Frame, view: Mapping[str, Any]) -> Steps[Comma
             refused = inv.structured_output is None
             return (yield from finish(inv, writes, message, REFUSED if refused else reason))
         yield from added(inv, message, writes)
+        if heard(inv, MessageAddedEvent):
+            _keep(frame, (message, reason))
         yield from added(inv, inv.output.insisting, writes, "insisting")
         return Command(update=inv.settled(writes), goto="model")
     yield from added(inv, message, writes)
@@ -142,7 +144,7 @@ def _answer(inv: Invocation, frame: Frame) -> Steps[Answer]:
         for key, value in (("again", wanted), ("tries", tries), ("answer", None)):
             frame.keep(key, value)
     if kept is not None:
-        answer = kept["message"], kept["stop_reason"]
+        answer = copied(kept["message"]), kept["stop_reason"]
     while True:
         error: Exception | None = None
         inv.exception = None
@@ -152,7 +154,7 @@ def _answer(inv: Invocation, frame: Frame) -> Steps[Answer]:
             except Exception as problem:
                 inv.exception = error = known(problem)
             if answer is not None and keeps:
-                frame.keep("answer", {"message": answer[0], "stop_reason": answer[1]})
+                _keep(frame, answer)
         if answer is not None and heard(inv, ModelMessageEvent):
             message = ModelMessageEvent(
                 inv.agent,
@@ -161,6 +163,7 @@ def _answer(inv: Invocation, frame: Frame) -> Steps[Answer]:
                 invocation_state=inv.invocation_state,
             )
             yield from fire(inv, message, f"message:{tries}")
+            _keep(frame, answer)
         if heard(inv, AfterModelCallEvent):
             event = AfterModelCallEvent(
                 inv.agent,
@@ -178,10 +181,17 @@ def _answer(inv: Invocation, frame: Frame) -> Steps[Answer]:
                 frame.keep("tries", tries)
                 frame.keep("answer", None)
                 continue
+            if answer is not None:
+                _keep(frame, answer)
         if answer is None:
             assert error is not None
             raise error
         return answer
+
+
+def _keep(frame: Frame, answer: Answer) -> None:
+    """Keep the answer for the next attempt, as it is now: callbacks that ask are called again, and find it so."""
+    frame.keep("answer", {"message": copied(answer[0]), "stop_reason": answer[1]})
 
 
 def _try(inv: Invocation, frame: Frame, tries: int) -> Steps[Answer]:

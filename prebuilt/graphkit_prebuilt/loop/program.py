@@ -73,7 +73,7 @@ def _program(agent: Any, heard: Heard, in_order: bool) -> Program:
         "before": node("before", before),
         "model": node("model", model),
         "batch": node("batch", batch),
-        "tools": node("tools", tools, successors=("model",), sees_state=True, in_order=in_order),
+        "tools": node("tools", tools, successors=("model",), sees_state=True, in_order=in_order, queued=True),
         "after": node("after", after),
     }
     return Program(

@@ -99,12 +99,13 @@ class Settling:
             cancel: str | None = None
             seconds: float | None = None
             if done is not None:  # a hook has asked after the tool had returned
-                self.use = ToolUse(done["use"])
-                result, tool = done["result"], inv.tool(self.use["name"])
+                self.use, result = ToolUse(copied(done["use"])), copied(done["result"])
+                tool = inv.tool(self.use["name"])
             elif self._is_cancelled():
                 return self.use, tool_result(self.call["toolUseId"], "error", inv.cancel.message or CANCELLED)
             else:
                 tool, cancel = yield from self._before()
+                frame.has_begun()
                 result, seconds = yield from self._run(tool, cancel)
             retry, result = yield from self._after(tool, result, cancel, seconds)
             if not retry:
@@ -161,8 +162,13 @@ class Settling:
         seconds = time.perf_counter() - begun
         inv.metrics.add_tool(use, seconds, result["status"] == "success")
         if self.error is None and heard(inv, AfterToolCallEvent, ToolResultEvent):
-            self.frame.keep("result", {"use": dict(use), "result": result})
+            self._keep(result)
         return result, seconds
+
+    def _keep(self, result: ToolResult) -> None:
+        """Keep the call and its result for the next attempt, as they are now: callbacks that ask are called again, and
+        find them so."""
+        self.frame.keep("result", {"use": copied(dict(self.use)), "result": copied(result)})
 
     def _serve(
         self, tool: Any, use: ToolUse, invocation_state: dict[str, Any], progress: Progress | None
@@ -194,7 +200,7 @@ class Settling:
                 progress = self._hand_out if shows else None
                 result = yield from self._serve(as_tool(context.tool), given, state, progress)
                 if self.error is None:
-                    frame.keep(key, result)
+                    frame.keep(key, copied(result))
             return ToolResultEvent(
                 inv.agent, self.error, tool_use=use, result=result, invocation_state=inv.invocation_state
             )
@@ -227,6 +233,8 @@ class Settling:
         failed = result["status"] != "success"
         if not failed:
             yield from self._show(result)
+            if heard(inv, ToolResultEvent):
+                self._keep(result)
         retry = False
         if heard(inv, AfterToolCallEvent):
             event = AfterToolCallEvent(

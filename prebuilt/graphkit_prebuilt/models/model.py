@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -170,10 +171,12 @@ def call_model(
 
 
 def output_spec(output_model: type[BaseModel]) -> ToolSpec:
-    """The tool by whose call a model gives an instance of this class."""
+    """The tool by whose call a model gives an instance of this class. Its name is that of the class, as far as a model
+    can call it: `Box[int]` is called "Box_int"."""
+    name = re.sub(r"[^a-zA-Z0-9_-]+", "_", output_model.__name__).strip("_")[:64] or "output"
     about = inspect.getdoc(output_model) if output_model.__doc__ else None
     return {
-        "name": output_model.__name__,
+        "name": name,
         "description": about or f"Give the answer as {output_model.__name__}.",
         "inputSchema": {"json": output_model.model_json_schema()},
     }

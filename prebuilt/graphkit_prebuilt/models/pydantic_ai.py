@@ -109,10 +109,12 @@ class PydanticAIModel(Model):
                     first = time.monotonic() if first is None else first
                     for chunk in _chunks(event, blocks):
                         yield chunk
+                for index in sorted(blocks):
+                    yield _stop(index)
                 answer = response.get()
                 # Every provider says why it stops, or its stream broke off; pydantic-ai's models for tests do not.
-                if answer.finish_reason is not None or client.model.provider is None:
-                    reason = STOP_REASONS[answer.finish_reason or "stop"]
+                reason = _reason(answer) or ("end_turn" if client.model.provider is None else None)
+                if reason is not None:
                     yield {"messageStop": {"stopReason": reason}}
                 yield _metadata(answer, started, first)
         except ModelContextWindowExceededError as error:
@@ -179,8 +181,9 @@ def _choice(choice: Any) -> Any:
 
 
 def _chunks(event: Any, blocks: set[int]) -> Iterator[StreamEvent]:
-    """The chunks that this event of pydantic-ai means. `blocks` are the indexes of those that have begun; what is no
-    block of ours (a tool that the provider runs itself) has not."""
+    """The chunks that this event of pydantic-ai means. `blocks` are the indexes of those that have begun and not ended;
+    what is no block of ours (a tool that the provider runs itself) has not begun. Calls are left open: the pieces of
+    several may come in turns, and pydantic-ai ends one when it sees another."""
     if isinstance(event, ai.PartStartEvent):
         part = event.part
         if isinstance(part, ai.ToolCallPart):
@@ -205,9 +208,17 @@ def _chunks(event: Any, blocks: set[int]) -> Iterator[StreamEvent]:
             yield from _thought(event.index, delta.content_delta, delta.signature_delta)
         elif isinstance(delta, ai.ToolCallPartDelta):
             yield from _input(event.index, delta.args_delta)
-    elif isinstance(event, ai.PartEndEvent) and event.index in blocks:
+    elif (
+        isinstance(event, ai.PartEndEvent)
+        and event.index in blocks
+        and not isinstance(event.part, ai.ToolCallPart)
+    ):
         blocks.discard(event.index)
-        yield {"contentBlockStop": {"contentBlockIndex": event.index}}
+        yield _stop(event.index)
+
+
+def _stop(index: int) -> StreamEvent:
+    return {"contentBlockStop": {"contentBlockIndex": index}}
 
 
 def _delta(index: int, delta: Any) -> StreamEvent:
@@ -230,6 +241,16 @@ def _input(index: int, given: Any) -> Iterator[StreamEvent]:
     if given:
         text = given if isinstance(given, str) else json.dumps(given)
         yield _delta(index, {"toolUse": {"input": text}})
+
+
+def _reason(answer: ai.ModelResponse) -> str | None:
+    """Why the model stopped, in the provider's own word if that is none of ours; None if its stream broke off. For
+    OpenAI's protocol pydantic-ai then says "stop" all the same; such a stream has not even come to its usage."""
+    said: str | None = (answer.provider_details or {}).get("finish_reason")
+    reason = answer.finish_reason
+    if reason is None or (reason in ("stop", "tool_call") and not said and not answer.usage.output_tokens):
+        return said
+    return STOP_REASONS[reason]
 
 
 def _metadata(answer: ai.ModelResponse, started: float, first: float | None) -> StreamEvent:

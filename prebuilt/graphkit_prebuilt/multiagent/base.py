@@ -153,7 +153,8 @@ class MultiAgentBase(Host[TeamThread]):
         questions are open, `NoPendingInterruptError`, `UnknownInterruptError`, `AlreadyAnsweredError`, and
         `ConcurrencyException` while another turn runs on the thread. What a node or a hook raises comes as it is, and
         the turn can be gone on with by `team()`: nothing that has finished runs again. A limit that is reached and a
-        node that takes too long raise nothing: the result has the status `FAILED`, and the reason.
+        node that takes too long raise nothing: the result has the status `FAILED`, and the reason. `team()` goes on
+        with that too: a node that took too long is executed again, and a limit is looked at anew.
         """
         request = self._request(task, invocation_state, thread_id, kwargs)
         return request.run_on_loop() if only_awaits(self) else request.run()
@@ -269,8 +270,9 @@ class MultiAgentBase(Host[TeamThread]):
 
     @property
     def graph(self) -> CompiledGraph:
-        """The orchestrator as a graph on its saver: to look at threads and draw it, for breakpoints and forks. Inside a
-        task of another graph it runs as a part of that, as any graph does."""
+        """The orchestrator as a graph on its saver: to look at threads and draw it, for breakpoints and forks; run with
+        `{"task": ...}` it begins a turn. Inside a task of another graph it runs as a part of that, as any graph
+        does."""
         return self._graph(True, True, self.saver)
 
     def graph_for(self, opens: bool, closes: bool) -> CompiledGraph:

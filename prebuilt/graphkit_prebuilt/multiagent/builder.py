@@ -24,9 +24,9 @@ class GraphBuilder:
         """Add an agent, a function or an orchestrator. Without an id, it has that of the executor, or its name.
 
         A function is called with the node's input (content blocks) and, if it names them, `state` (a
-        `MultiAgentState`) and `invocation_state`; it returns a text, content blocks, a message or an `AgentResult`, or
-        `Send("node", input)`s, alone or as the `goto` of a `Command(update=result)`: each of them executes a node with
-        an input of its own.
+        `MultiAgentState`) and `invocation_state`; without the input, if one of these is its first parameter. It returns
+        a text, content blocks, a message or an `AgentResult`, or `Send("node", input)`s, alone or as the `goto` of a
+        `Command(update=result)`: each of them executes a node with an input of its own.
 
         Raises `TypeError` for anything else; `ValueError` for an id that is taken or cannot be one, and for an agent or
         orchestrator that is a node already, or has a session of its own.

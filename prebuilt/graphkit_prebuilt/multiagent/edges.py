@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from graphkit.engine.program import Closing, Seen
 from graphkit.frame import Frame
@@ -21,27 +21,34 @@ from graphkit_prebuilt.multiagent.outcome import result_of
 from graphkit_prebuilt.multiagent.results import Status
 from graphkit_prebuilt.plugin_state import end_turn, settle
 
+LEFT: Final = ("ended", "sends", "undone")
+"""The channels of the last superstep that say what a turn goes on from."""
+
 
 def end(
     inv: TeamInvocation, frame: Frame, view: Mapping[str, Any], writes: dict[str, Any], failed: str | None
 ) -> Steps[None]:
     """The turn has ended: writes what it came to, and tells of it."""
-    writes["outcome"] = outcome(failed)
+    writes["outcome"] = outcome(failed, view)
     if heard(inv, AfterMultiAgentInvocationEvent, MultiAgentResultEvent):
         yield from _tell(inv, frame, {**view, **{key: writes[key] for key in ("spent", "outcome")}}, ())
     if inv.source.plugins:
         end_turn(inv, writes)
 
 
-def outcome(failed: str | None) -> dict[str, Any]:
-    """What a turn came to that has ended, or `failed` for this reason."""
-    status = Status.FAILED if failed is not None else Status.COMPLETED
-    return {"status": status.value, "reason": failed}
+def outcome(failed: str | None, view: Mapping[str, Any]) -> dict[str, Any]:
+    """What a turn came to that has ended, or `failed` for this reason: then with what it would go on from."""
+    if failed is None:
+        return {"status": Status.COMPLETED.value, "reason": None}
+    results, left = view.get("results") or {}, {key: view[key] for key in LEFT if view.get(key)}
+    if ended := left.get("ended"):
+        left["ended"] = [key for key in ended if results[key]["status"] != Status.FAILED.value]
+    return {"status": Status.FAILED.value, "reason": failed, "left": left}
 
 
 def opening(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Any]:
     """The call goes on with what is unfinished. Where that is how a turn begins, `__next__` tells of it."""
-    if not seen.view.get("new") and heard(inv, BeforeMultiAgentInvocationEvent):
+    if seen.view.get("new") is None and heard(inv, BeforeMultiAgentInvocationEvent):
         event = BeforeMultiAgentInvocationEvent(
             inv.source, invocation_state=inv.invocation_state, state=inv.state(seen.view, frame)
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from graphkit.engine.program import Seen
@@ -18,9 +20,10 @@ from graphkit_prebuilt.multiagent.events import (
     NodeCancelEvent,
     NodeResultEvent,
 )
+from graphkit_prebuilt.multiagent.executors import input_blocks
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.nodes import NodeCall, Visit
-from graphkit_prebuilt.multiagent.results import NodeResult, Status
+from graphkit_prebuilt.multiagent.results import NodeResult, Status, total
 from graphkit_prebuilt.multiagent.scheduling import NEXT, go_on
 from graphkit_prebuilt.result import AgentResult
 
@@ -29,18 +32,20 @@ CANCELLED: Final = "The node was cancelled by a hook"
 Writes = dict[str, Any]
 
 
-def execute(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Command[Any]]:
+def execute(inv: TeamInvocation, frame: Frame, seen: Seen | Mapping[str, Any]) -> Steps[Command[Any]]:
     """Execute the node once. A node that fails has its result stored, and fires what one that ends fires; then its
     exception is raised, and when the turn is gone on with it is executed again, from where it was."""
+    seen = _seen(seen)
     call = _call(inv, frame, seen)
     kept = frame.kept
     begun = time.perf_counter()
     if (done := kept.get("result")) is not None:  # somebody has asked after the node had ended
-        result = inv.live.get(call.visit.key) or NodeResult.from_dict(done["result"])
+        result = inv.live.get(call.visit.key) or call.node.work.restore(NodeResult.from_dict(done["result"]))
         call.writes.update(done["writes"])
         return go_on(inv, frame, seen, (yield from _ended(call, result, done["result"])))
     try:
         cancelled = yield from _before(call)
+        frame.has_begun()
         if cancelled is not None:
             result = _cancelled(call, cancelled)
         else:
@@ -60,9 +65,11 @@ def execute(inv: TeamInvocation, frame: Frame, seen: Seen) -> Steps[Command[Any]
     return go_on(inv, frame, seen, (yield from _ended(call, result, plain)))
 
 
-def time_out(inv: TeamInvocation, frame: Frame, seen: Seen, failed: NodeError) -> Steps[Command[Any]]:
+def time_out(
+    inv: TeamInvocation, frame: Frame, seen: Seen | Mapping[str, Any], failed: NodeError
+) -> Steps[Command[Any]]:
     """The node has taken too long: that is its result."""
-    call = _call(inv, frame, seen)
+    call = _call(inv, frame, _seen(seen))
     error = failed.error
     assert isinstance(error, Exception)
     result = _failure(error)
@@ -71,6 +78,15 @@ def time_out(inv: TeamInvocation, frame: Frame, seen: Seen, failed: NodeError) -
     if policy is not None and isinstance(policy.run_timeout, float):
         result.execution_time = round(policy.run_timeout * 1000)
     return Command(update=(yield from _ended(call, result, result.to_dict())), goto=NEXT)
+
+
+def _seen(given: Seen | Mapping[str, Any]) -> Seen:
+    """What the node is given. Somebody outside, who lets it run with a command, gives the state alone, or an input."""
+    if not isinstance(given, Seen):
+        return Seen(given, {})
+    if isinstance(given.arg, (str, list)):
+        return Seen(given.view, {"about": {"input": input_blocks(given.arg)}, "fresh": True})
+    return given
 
 
 def _call(inv: TeamInvocation, frame: Frame, seen: Seen) -> NodeCall:
@@ -103,17 +119,25 @@ def _ended(call: NodeCall, result: NodeResult, plain: dict[str, Any]) -> Steps[W
     """The node has its result, which is stored as `plain`: tell of it. Returns what is written."""
     call.inv.live[call.visit.key] = result
     yield from _tell(call, result)
-    key = call.visit.key
+    key, carries = call.visit.key, call.visit.carries or {}
+    writes = dict(call.writes)
+    if sends := [*carries.get("sends", ()), *writes.get("sends", ())]:
+        writes["sends"] = sends
+    totals: dict[str, Any] = {
+        "usage": dict(result.accumulated_usage),
+        "metrics": dict(result.accumulated_metrics),
+        "count": result.execution_count,
+    }
+    if result.status is Status.FAILED:
+        used = total(carries.get("used", {}), totals)
+        again = replace(call.visit, carries={"used": used})
+        writes["undone"] = [{"node": call.node.node_id, **again.plain}]
     return {
-        **call.writes,
+        **writes,
         "results": {key: plain},
         "order": [call.node.node_id],
-        "ended": [key],
-        "totals": {
-            "usage": dict(result.accumulated_usage),
-            "metrics": dict(result.accumulated_metrics),
-            "count": result.execution_count,
-        },
+        "ended": [*carries.get("ended", ()), key],
+        "totals": totals,
     }
 
 

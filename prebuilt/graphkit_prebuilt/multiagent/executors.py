@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from graphkit.errors import InvalidPromptError, InvalidUpdateError
@@ -19,7 +21,7 @@ from graphkit_prebuilt.multiagent.events import NodeStreamUpdateEvent
 from graphkit_prebuilt.multiagent.nested import NestedRequest, Tell, nested_graph
 from graphkit_prebuilt.multiagent.nodes import Executor, NodeCall
 from graphkit_prebuilt.multiagent.request import NestedTeamRequest
-from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status
+from graphkit_prebuilt.multiagent.results import MultiAgentResult, NodeResult, Status, less
 from graphkit_prebuilt.multiagent.used import Used
 from graphkit_prebuilt.prompts import read_prompt
 from graphkit_prebuilt.result import AgentResult
@@ -45,7 +47,9 @@ class AgentExecutor(Executor):
         options: dict[str, Any] = {"invocation_state": call.inv.invocation_state}
         if call.inv.cancel is not None:
             options["cancel_signal"] = call.inv.cancel
-        request = NestedRequest(self.agent, call.input, options, keeps=_keeps(call), tell=told(call))
+        request = NestedRequest(
+            self.agent, call.input, options, keeps=_keeps(call), tell=told(call), once=True
+        )
         call.team.prepare(call, request)
         try:
             result = yield from request.steps()
@@ -62,6 +66,13 @@ class AgentExecutor(Executor):
             execution_count=1,
         )
 
+    def restore(self, result: NodeResult) -> NodeResult:
+        said, model = result.result, self.agent.structured_output_model
+        if isinstance(said, AgentResult) and isinstance(said.structured_output, dict) and model is not None:
+            with suppress(ValueError):  # of another version of the model: it stays the dict
+                said.structured_output = model.model_validate(said.structured_output)
+        return result
+
 
 class TeamExecutor(Executor):
     """An orchestrator: a turn of it, with the node's input as its task."""
@@ -77,26 +88,38 @@ class TeamExecutor(Executor):
 
     def run(self, call: NodeCall) -> Steps[NodeResult]:
         state = call.inv.invocation_state
-        request = NestedTeamRequest(self.team, call.input, state, keeps=_keeps(call), tell=told(call))
+        carries = call.visit.carries
+        request = NestedTeamRequest(
+            self.team, call.input, state, keeps=_keeps(call), tell=told(call), again=carries is not None
+        )
         request.invocation.cancel = call.inv.cancel
-        return _of_team((yield from request.steps()))
+        result = _of_team((yield from request.steps()))
+        return _since(carries["used"], result) if carries is not None and request.keeps else result
+
+    def restore(self, result: NodeResult) -> NodeResult:
+        if isinstance(result.result, MultiAgentResult):
+            for inner in result.result.results.values():
+                if (node := self.team.nodes.get(inner.node)) is not None:
+                    node.work.restore(inner)
+        return result
 
 
 class FunctionExecutor(Executor):
-    """A function: called with the node's input and, by name, `state` and `invocation_state`. It returns a text, content
-    blocks, a message, an `AgentResult` or a `MultiAgentResult`; and, alone or in a `Command`, `Send`s to members, each
-    with its own input. A `HaltSignal` that it raises or returns halts the orchestrator."""
+    """A function: called with the node's input, if its first parameter is neither of those that it takes by name, which
+    are `state` and `invocation_state`. It returns a text, content blocks, a message, an `AgentResult` or a
+    `MultiAgentResult`; and, alone or in a `Command`, `Send`s to members, each with its own input. A `HaltSignal` that
+    it raises or returns halts the orchestrator."""
 
     kind = "function"
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.wants = _wanted(function)
+        self.takes_input, self.wants = _wanted(function)
 
     def run(self, call: NodeCall) -> Steps[NodeResult]:
         offered = {"state": call.state, "invocation_state": call.inv.invocation_state}
         given = {name: offered[name] for name in self.wants}
-        returned = yield Call(self.function, (call.input,), given, blocks=True)
+        returned = yield Call(self.function, (call.input,) if self.takes_input else (), given, blocks=True)
         if isinstance(returned, HaltSignal):
             raise returned
         value, sends = _parted(returned)
@@ -114,6 +137,16 @@ def _of_team(result: MultiAgentResult) -> NodeResult:
         accumulated_usage=result.accumulated_usage,
         accumulated_metrics=result.accumulated_metrics,
         execution_count=result.execution_count,
+    )
+
+
+def _since(used: Mapping[str, Any], result: NodeResult) -> NodeResult:
+    """The result of a turn that has gone on, with what it has used since it had failed."""
+    return replace(
+        result,
+        accumulated_usage=less(result.accumulated_usage, used["usage"]),
+        accumulated_metrics=less(result.accumulated_metrics, used["metrics"]),
+        execution_count=result.execution_count - used["count"],
     )
 
 
@@ -157,17 +190,15 @@ class _Around(NamedTuple):
 OFFERED = ("state", "invocation_state")
 
 
-def _wanted(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Which of what is offered by name a function takes."""
+def _wanted(function: Callable[..., Any]) -> tuple[bool, tuple[str, ...]]:
+    """Whether a function takes the input, and which of what is offered by name it takes."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return ()
+        return True, ()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    first = next(iter(parameters), None)
-    return tuple(
-        name for name in OFFERED if name != first and name in parameters and parameters[name].kind in kinds
-    )
+    names = tuple(name for name in OFFERED if name in parameters and parameters[name].kind in kinds)
+    return bool(parameters) and next(iter(parameters)) not in names, names
 
 
 def _parted(returned: Any) -> tuple[Any, list[Send]]:

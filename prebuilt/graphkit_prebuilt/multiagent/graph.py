@@ -36,17 +36,16 @@ class GraphResult(MultiAgentResult):
     @classmethod
     def of(cls, team: Any, **fields: Any) -> Self:
         results: Mapping[str, NodeResult] = fields["results"]
-
-        def count(status: Status) -> int:
-            return len({result.node for result in results.values() if result.status is status})
-
+        nodes: dict[Status, set[str]] = {status: set() for status in Status}
+        for result in results.values():
+            nodes[result.status].add(result.node)
         return cls(
             **fields,
             total_nodes=len(team.nodes),
-            completed_nodes=count(Status.COMPLETED),
-            failed_nodes=count(Status.FAILED),
-            interrupted_nodes=count(Status.INTERRUPTED),
-            cancelled_nodes=count(Status.CANCELLED),
+            completed_nodes=len(nodes[Status.COMPLETED]),
+            failed_nodes=len(nodes[Status.FAILED]),
+            interrupted_nodes=len(nodes[Status.INTERRUPTED]),
+            cancelled_nodes=len(nodes[Status.CANCELLED]),
             edges=[(team.nodes[edge.source], team.nodes[edge.target]) for edge in team.edges],
             entry_points=list(team.entry_points),
         )

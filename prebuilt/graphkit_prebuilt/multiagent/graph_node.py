@@ -16,6 +16,7 @@ from graphkit_prebuilt.multiagent.nested import NestedRequest, Tell, nested_grap
 from graphkit_prebuilt.multiagent.request import NestedTeamRequest
 from graphkit_prebuilt.multiagent.results import MultiAgentResult
 from graphkit_prebuilt.prompts import AgentInput, read_prompt
+from graphkit_prebuilt.react.converse import converse_of
 from graphkit_prebuilt.result import AgentResult
 
 if TYPE_CHECKING:
@@ -79,12 +80,21 @@ class RequestNode(ABC):
         if isinstance(state, (str, list)):
             return read_prompt(state).messages
         found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
-        if not isinstance(found, (list, tuple)) or not found:
+        try:
+            said, system = converse_of(found if isinstance(found, (list, tuple)) else ())
+        except ValueError as error:
+            raise InvalidPromptError(f"{self._who} is a node: {error}") from error
+        if system:
+            raise InvalidPromptError(
+                f"{self._who} is a node whose state has a system message: {system!r:.200}; give the agent a "
+                f"system_prompt, or say what it is given, as_node(prompt=lambda state: ...)"
+            )
+        if not said:
             raise InvalidPromptError(
                 f"{self._who} is a node whose state has no 'messages' to go on with: {state!r:.200}; say what it is "
                 f"given, as_node(prompt=lambda state: ...)"
             )
-        return [_message(one) for one in found]
+        return said
 
     @property
     @abstractmethod
@@ -94,8 +104,8 @@ class RequestNode(ABC):
 
 class AgentNode(RequestNode):
     """An agent as a `RequestNode`. Without `prompt` and `update` it goes on with the state's `messages`, and adds to
-    them what is said: state messages may have a text for their content, and a `Send` may give a prompt in place of a
-    state. With `prompt` alone the answer is added to `messages`."""
+    them what is said: state messages may be of any style (content blocks, dicts of chat APIs, objects of LangChain),
+    and a `Send` may give a prompt in place of a state. With `prompt` alone the answer is added to `messages`."""
 
     def __init__(
         self, agent: Agent, prompt: Ask | None, update: Update | None, preserve_context: bool
@@ -121,7 +131,7 @@ class AgentNode(RequestNode):
 
 class TeamNode(RequestNode):
     """An orchestrator as a `RequestNode`. Without `prompt` its task is the last one of the state's `messages`; without
-    `update` what its nodes have come to is added to them, as one message.
+    `update` what its nodes have come to is added to them, as one message, and why the turn has failed if it has.
 
     Raises `ValueError` for an orchestrator with a session.
     """
@@ -141,14 +151,7 @@ class TeamNode(RequestNode):
         task = prompt if self.prompt is not None else prompt[-1]["content"]
         request = NestedTeamRequest(self.team, task, invocation_state, keeps=self.preserve_context, tell=tell)
         result: MultiAgentResult = yield from request.steps()
-        return self.update(result) if self.update is not None else {"messages": [assistant(str(result))]}
-
-
-def _message(given: Any) -> Any:
-    """A message of a state, without the id that its reducer has given it."""
-    if not isinstance(given, Mapping) or "content" not in given:
-        return given
-    content = given["content"]
-    if isinstance(content, str):
-        content = [{"text": content}]
-    return {"role": given.get("role"), "content": content}
+        if self.update is not None:
+            return self.update(result)
+        said = [str(result), f"The turn failed: {result.reason}"] if result.reason else [str(result)]
+        return {"messages": [assistant(*said)]}

@@ -34,16 +34,16 @@ def _beside(node: Node, others: Mapping[str, Node]) -> Node:
     """`node`. Raises `ValueError` for one that is among the `others` already, by its id or by what is executed in
     it."""
     name, executor = node.node_id, node.executor
-    if name in others:
-        raise ValueError(
-            f"there is a node {name!r} already: give each an id of its own, add_node(agent, 'id')"
-        )
     for other in others.values():
         if other.executor is executor and not isinstance(node.work, FunctionExecutor):
             raise ValueError(
                 f"{executor!r:.200} is node {other.node_id!r} already, and cannot be {name!r} too: its conversation is "
                 f"that of one node; make another object"
             )
+    if name in others:
+        raise ValueError(
+            f"there is a node {name!r} already: give each an id of its own, add_node(agent, 'id')"
+        )
     return node
 
 

@@ -16,8 +16,10 @@ from graphkit_prebuilt.conversation import HEAD, copied, view
 from graphkit_prebuilt.hooks.event import BaseHookEvent
 from graphkit_prebuilt.host_thread import Within
 from graphkit_prebuilt.limits import ENDLESS
+from graphkit_prebuilt.loop.drawing import Loop
 from graphkit_prebuilt.loop.program import Heard, program_of
 from graphkit_prebuilt.loop.steps import Either, Steps
+from graphkit_prebuilt.models.sent import Sent
 from graphkit_prebuilt.plugin_state import CLEARED
 from graphkit_prebuilt.prompts import AgentInput
 from graphkit_prebuilt.request import AgentRequest
@@ -41,6 +43,7 @@ class NestedRequest(AgentRequest):
     With `keeps` the conversation goes on from one task of this node to the next (it runs once at a time); else it is
     that of this task, and begins with what the agent begins with. When the task runs again, the request goes on where
     it was, whatever the prompt; a question that is asked in it leaves as `GraphInterrupt`. `tell` is given every event.
+    `once` says that the task makes no other request.
     A node that keeps several conversations tells them apart by `name`.
     """
 
@@ -53,10 +56,14 @@ class NestedRequest(AgentRequest):
         keeps: bool,
         tell: Tell | None = None,
         name: str = AGENT,
+        once: bool = False,
     ) -> None:
         super().__init__(agent, prompt, options)
         self.keeps = keeps
         self.name = name
+        self.once = once
+        if not keeps:
+            self.invocation.sent = Sent()  # which nobody goes on with
         if tell is not None:
             shown = self.invocation.sink
 
@@ -108,7 +115,8 @@ class NestedRequest(AgentRequest):
             given["turn"] = CLEARED
         if self.agent.begins_with:
             given = Beginning(given, copied(self.agent.begins_with))
-        graph = nested_graph(who, self.agent.tool_executor.in_order, self.keeps, self.agent.store, self.name)
+        agent = self.agent
+        graph = nested_graph(who, agent.tool_executor.in_order, self.keeps, agent.store, self.name, self.once)
         self.thread.begin(self.invocation, inside=True)
         past = running("the request of an agent").attempt.past
         if past is not None and past.asked:
@@ -125,11 +133,12 @@ class NestedRequest(AgentRequest):
 
 @lru_cache(maxsize=256)
 def nested_graph(
-    heard: Heard, in_order: bool, keeps: bool, store: Any = None, name: str = AGENT
+    heard: Heard, in_order: bool, keeps: bool, store: Any = None, name: str = AGENT, once: bool = False
 ) -> CompiledGraph:
-    """The graph of any agent, inside a task."""
+    """The graph of any agent, inside a task, which calls it `once`, or any number of times."""
     return CompiledGraph(
-        replace(program_of(None, heard, in_order), name=name, admits=None),
+        replace(program_of(None, heard, in_order), name=name, admits=None, called_once=once),
+        builder=Loop(),
         checkpointer=True if keeps else None,
         store=store,
         recursion_limit=ENDLESS,

@@ -25,12 +25,15 @@ Join = Literal["any", "all"]
 class Visit:
     """One execution of a node that is to come. `about` is what the orchestrator wants to know then: plain values, which
     are stored. `key` is what the result is kept under: the node's id, unless it runs several times side by side. One
-    that is `fresh` begins a conversation of its own, and any number of those may run side by side."""
+    that is `fresh` begins a conversation of its own, and any number of those may run side by side. One that had failed
+    before `carries` what it has `used`, as `totals` has it, and perhaps what had ended beside it, which leads on with
+    it: what is written to `ended` and `sends`."""
 
     node: str
     key: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
     fresh: bool = False
+    carries: Mapping[str, Any] | None = None
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -40,6 +43,8 @@ class Visit:
             plain["key"] = self.key
         if self.fresh:
             plain["fresh"] = True
+        if self.carries is not None:
+            plain["carries"] = dict(self.carries)
         return plain
 
     @classmethod
@@ -49,6 +54,7 @@ class Visit:
             key=plain.get("key", node),
             about=plain.get("about", {}),
             fresh=plain.get("fresh", False),
+            carries=plain.get("carries"),
         )
 
 
@@ -90,6 +96,10 @@ class Executor(ABC):
     def graph(self) -> Any:
         """The graph that it is, to look inside; None if it is none."""
         return None
+
+    def restore(self, result: NodeResult) -> NodeResult:
+        """A result of it that was stored, with what only it knows how to make again."""
+        return result
 
 
 class Node:

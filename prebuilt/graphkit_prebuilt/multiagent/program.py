@@ -48,12 +48,18 @@ def program_of(team: MultiAgentBase, *, opens: bool, closes: bool, admits: bool 
     """The graph of an orchestrator, attended by what is heard of its edges. It is run with a `TeamInvocation` as its
     context; without one, every task is a call of its own."""
     channels = _channels()
-    nodes = {NEXT: _node(team, NEXT, choose_next, metadata={"tags": [TAG_HIDDEN]})}
+    nodes = {NEXT: _node(NEXT, _callee(team, NEXT, choose_next), metadata={"tags": [TAG_HIDDEN]})}
+    member, handler = _callee(team, "member", execute), _callee(team, "member", time_out)
     for name in team.nodes:
-        nodes[name] = _node(team, name, execute, sees_state=True)
-        nodes[name].handler = _callee(team, name, time_out)
-        nodes[name].handles = NodeTimeoutError
-        nodes[name].timeout = TimeoutPolicy.coerce(team.node_timeout)
+        nodes[name] = _node(
+            name,
+            member,
+            sees_state=True,
+            queued=True,
+            handler=handler,
+            handles=NodeTimeoutError,
+            timeout=TimeoutPolicy.coerce(team.node_timeout),
+        )
     return Program(
         name=team.id,
         channels=channels,
@@ -63,17 +69,18 @@ def program_of(team: MultiAgentBase, *, opens: bool, closes: bool, admits: bool 
         input_keys=frozenset(channels),
         output=WHOLE,
         words=Vocabulary(frozenset(channels), frozenset(nodes)),
-        opening=_node(team, "__opening__", opening, sees_state=True),
-        closing=_node(team, "__closing__", closing, sees_state=True),
+        opening=_node("__opening__", _callee(team, "__opening__", opening), sees_state=True),
+        closing=_node("__closing__", _callee(team, "__closing__", closing), sees_state=True),
         attended=frozenset(edge for edge, is_heard in (("opening", opens), ("closing", closes)) if is_heard),
         admits=_admit if admits else None,
     )
 
 
 def _channels() -> dict[str, BaseChannel[Any]]:
-    """`task`: what the turn was given; `new`: that it begins. Of the turn: `results` by key, `order` of the nodes,
-    `totals` of usage, `spent` milliseconds, `own`, which the kind of orchestrator keeps, and `outcome`. Of the last
-    superstep: `ended` and `sends`. `app` is the user's, and stays. `plugins` and `turn` are what plugins keep."""
+    """`task`: what the turn was given; `new`: that it begins (False: that it goes on after it had ended). Of the turn:
+    `results` by key, `order` of the nodes, `totals` of usage, `spent` milliseconds, `own`, which the kind of
+    orchestrator keeps, and `outcome`. Of the last superstep: `ended`, `sends`, and what is `undone`. `app` is the
+    user's, and stays. `plugins` and `turn` are what plugins keep."""
     return {
         "task": LastValue(Any, "task"),
         "new": EphemeralValue(bool, key="new"),
@@ -85,6 +92,7 @@ def _channels() -> dict[str, BaseChannel[Any]]:
         "outcome": LastValue(dict, "outcome"),
         "ended": Topic(str, key="ended"),
         "sends": Topic(dict, key="sends"),
+        "undone": Topic(dict, key="undone"),
         "app": Keyed(dict, "app"),
         "plugins": Stamped(dict, "plugins"),
         "turn": Stamped(dict, "turn"),
@@ -96,8 +104,8 @@ def _admit(questions: Sequence[Interrupt]) -> None:
         raise refused(asked)
 
 
-def _node(team: MultiAgentBase, name: str, body: Body, **fields: Any) -> NodeSpec:
-    return NodeSpec(name=name, callee=_callee(team, name, body), shape=WHOLE, **fields)
+def _node(name: str, callee: Callee, **fields: Any) -> NodeSpec:
+    return NodeSpec(name=name, callee=callee, shape=WHOLE, **fields)
 
 
 def _callee(team: MultiAgentBase, name: str, body: Body) -> Callee:

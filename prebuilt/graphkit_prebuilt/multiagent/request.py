@@ -22,7 +22,7 @@ from graphkit_prebuilt.multiagent.events import (
 from graphkit_prebuilt.multiagent.invocation import TeamInvocation
 from graphkit_prebuilt.multiagent.nested import Tell
 from graphkit_prebuilt.multiagent.outcome import result_of
-from graphkit_prebuilt.multiagent.results import MultiAgentResult
+from graphkit_prebuilt.multiagent.results import MultiAgentResult, Status
 from graphkit_prebuilt.plugin_state import CLEARED
 from graphkit_prebuilt.prompts import Given, read_prompt, refused
 from graphkit_prebuilt.request import with_update
@@ -43,12 +43,18 @@ ANEW: Mapping[str, Any] = {
 }
 """What is written when a turn begins: nothing of the one before is left."""
 
+GOES_ON: Mapping[str, Any] = {"new": False}
+"""What is written when a turn goes on that has ended by a limit or a timeout."""
+
 
 class TeamRequest(GraphRequest[MultiAgentResult]):
     """One call of an orchestrator. Made, it has checked what it was given.
 
     Raises `InvalidPromptError` for what is neither a task nor answers, `InvalidThreadIdError`, `TypeError`.
     """
+
+    again = False
+    """Whether it goes on with the turn that has failed, given its task."""
 
     def __init__(
         self,
@@ -101,13 +107,21 @@ class TeamRequest(GraphRequest[MultiAgentResult]):
         if given.kind == "nothing":
             if given.empty and (questions := self.thread.interrupts):
                 raise refused(questions)
+            if self._has_failed():
+                return {**GOES_ON, **self._take()}
             writes = self._take() if self.thread.is_changed and self.thread.snapshot.next else {}
             return Command(update=writes) if writes else None
         task = self.task
         if not isinstance(task, str):
             task = [block for message in given.messages for block in message["content"]]
         cleared = {"turn": CLEARED} if self.team.plugins else {}
-        return {**ANEW, **self._take(), **cleared, "task": task}
+        return {**(GOES_ON if self.again else ANEW), **self._take(), **cleared, "task": task}
+
+    def _has_failed(self) -> bool:
+        """Whether the turn has ended by a limit or a timeout."""
+        snapshot = self.thread.snapshot
+        outcome = snapshot.values.get("outcome") or {}
+        return not snapshot.next and outcome.get("status") == Status.FAILED.value
 
     def _take(self) -> dict[str, Any]:
         self._taken = self.thread.take(new_turn=False)
@@ -165,8 +179,10 @@ class NestedTeamRequest(TeamRequest):
         keeps: bool,
         tell: Tell | None = None,
         name: str | None = None,
+        again: bool = False,
     ) -> None:
         super().__init__(team, task, invocation_state)
+        self.again = again
         self.keeps = keeps
         self.name = name
         self.invocation.fresh = not keeps

@@ -33,6 +33,11 @@ def added(one: T, other: Mapping[str, Any]) -> T:
     return cast(T, total)
 
 
+def less(one: T, other: Mapping[str, Any]) -> T:
+    """What is left of one without the other, key by key."""
+    return added(one, {key: -value for key, value in other.items()})
+
+
 def most(one: T, other: Mapping[str, Any]) -> T:
     """The greater number of two, key by key."""
     total: Any = dict(one)
@@ -86,6 +91,12 @@ class NodeResult:
 
     def __str__(self) -> str:
         return str(self.result)
+
+    @property
+    def why(self) -> str:
+        """Why it has failed: its exception, or the reason of its orchestrator."""
+        inner = self.result
+        return inner.reason if isinstance(inner, MultiAgentResult) and inner.reason else str(inner)
 
     def get_agent_results(self) -> list[AgentResult]:
         """The results of agents in it, at any depth, in order."""

@@ -20,7 +20,10 @@ class Results(Mapping[str, NodeResult]):
     """The results of a turn by node id, made of what is stored when they are looked at. `live` are those that were
     made by this call, which have all that is not stored."""
 
-    def __init__(self, stored: Mapping[str, Any], live: Mapping[str, NodeResult]) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Node], stored: Mapping[str, Any], live: Mapping[str, NodeResult]
+    ) -> None:
+        self._nodes = nodes
         self._stored = stored
         self._live = live
         self._made: dict[str, NodeResult] = {}
@@ -31,7 +34,9 @@ class Results(Mapping[str, NodeResult]):
         if live is not None:
             return live
         if key not in self._made:
-            self._made[key] = NodeResult.from_dict(stored)
+            made = NodeResult.from_dict(stored)
+            node = self._nodes.get(made.node)
+            self._made[key] = made if node is None else node.work.restore(made)
         return self._made[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -62,7 +67,9 @@ class MultiAgentState:
         self._nodes = nodes
         self.values = values
         self.app = app
-        self.results: Mapping[str, NodeResult] = Results(values.get("results") or {}, live)
+        self.results: Mapping[str, NodeResult] = Results(nodes, values.get("results") or {}, live)
+        self._keys: dict[str, list[str]] = {}  # what is asked for each edge, found once for each node
+        self._completed: dict[str, bool] = {}
 
     @property
     def task(self) -> Any:
@@ -80,19 +87,22 @@ class MultiAgentState:
 
     def keys_of(self, node_id: str) -> list[str]:
         """The keys of a node's results: its id, and one for each of several executions side by side."""
-        stored = self.values.get("results") or {}
-        keys = [node_id] if node_id in stored else []
-        while (key := f"{node_id}[{len(keys) - (node_id in stored)}]") in stored:
-            keys.append(key)
+        keys = self._keys.get(node_id)
+        if keys is None:
+            stored = self.values.get("results") or {}
+            keys = self._keys[node_id] = [node_id] if node_id in stored else []
+            while (key := f"{node_id}[{len(keys) - (node_id in stored)}]") in stored:
+                keys.append(key)
         return keys
 
     def is_completed(self, node_id: str) -> bool:
         """Whether one of the node's results is complete."""
-        stored = self.values.get("results") or {}
-        only = stored.get(node_id)
-        if only is not None and only["status"] == _COMPLETED:
-            return True
-        return any(stored[key]["status"] == _COMPLETED for key in self.keys_of(node_id))
+        found = self._completed.get(node_id)
+        if found is None:
+            stored = self.values.get("results") or {}
+            found = any(stored[key]["status"] == _COMPLETED for key in self.keys_of(node_id))
+            self._completed[node_id] = found
+        return found
 
     @property
     def status(self) -> Status:

@@ -195,7 +195,7 @@ class Swarm(MultiAgentBase):
         ]
         if shared:
             known.append("\n".join(["What they have found:", *shared]))
-        others = [_introduced(node) for node in self.nodes.values() if node.node_id != visit.node]
+        others = [_introduced(name, node) for name, node in self.nodes.items() if name != visit.node]
         if others:
             known.append("\n".join(["The other agents:", *others]))
             known.append(
@@ -224,9 +224,9 @@ def _name_of(executor: Any) -> str | None:
     return executor.name if isinstance(executor, Agent) and executor.name != DEFAULT_NAME else None
 
 
-def _introduced(node: Node) -> str:
+def _introduced(name: str, node: Node) -> str:
     description = getattr(node.executor, "description", None)
-    return f"- {node.node_id}: {description}" if description else f"- {node.node_id}"
+    return f"- {name}: {description}" if description else f"- {name}"
 
 
 def _count(value: Any, name: str, least: int = 0) -> int:

@@ -14,7 +14,8 @@ from graphkit_prebuilt.multiagent.state import MultiAgentState
 class Turn:
     """Where an orchestrator has to decide who is next. `begins` before any node, else `ended` are the keys of the
     executions that have ended just now, in order (their results are in `state.results`). `sends` are the executions
-    that functions among them have sent for. `own` is what the orchestrator has kept in this turn."""
+    that functions among them have sent for. `own` is what the orchestrator has kept in this turn. `undone` are those
+    that have failed, of a turn that has ended by that."""
 
     state: MultiAgentState
     begins: bool
@@ -22,6 +23,7 @@ class Turn:
     sends: Sequence[Visit]
     own: Mapping[str, Any]
     invocation_state: dict[str, Any]
+    undone: Sequence[Visit] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

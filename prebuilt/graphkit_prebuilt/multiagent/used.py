@@ -40,6 +40,9 @@ class Used(NamedTuple):
         """What the execution has used that has ended. A process that died has kept nothing but the answers that it
         recorded, which are counted then."""
         used = cls.until_now(frame, request)
+        attempt = frame.attempt
+        if attempt.number == 1 and attempt.past is None:  # the only one
+            return used
         recorded = request.recorded()
         if len(recorded) == request.invocation.metrics.cycle_count:  # all are of this attempt
             return used

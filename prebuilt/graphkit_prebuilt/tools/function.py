@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -24,7 +24,7 @@ class FunctionTool(StepTool, Generic[P, R]):
     """A function as a tool; calling it calls the function. In a class it binds like any method.
 
     Models give it what its signature says, validated. Async functions are awaited; the values of generators (of either
-    colour) are progress, and the last of them is what the call returns.
+    colour) are progress, and the last of them is what the call returns: what a generator returns, if it does.
     """
 
     __name__: str
@@ -97,10 +97,17 @@ class FunctionTool(StepTool, Generic[P, R]):
             items = value if limit is None else limit.items(value)
             return (yield from _last(Stream(items), progress))
         if isinstance(value, GeneratorType):
+            value = _whole(value)
             following = functools.partial(next, value, OVER)
             waits = Stream(value) if limit is None else Call(limit.call, (following,), blocks=True)
             return (yield from _last(waits, progress))
         return value
+
+
+def _whole(generator: Generator[Any, None, Any]) -> Generator[Any, None, None]:
+    """The values of a generator, and then what it returns."""
+    if (returned := (yield from generator)) is not None:
+        yield returned
 
 
 def _last(following: Call | Stream, progress: Progress) -> Steps[Any]:

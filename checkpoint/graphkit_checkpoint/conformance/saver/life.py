@@ -393,6 +393,35 @@ def nested_graphs(lab: SaverLab) -> None:
 
 
 @pruning
+def nested_states(lab: SaverLab) -> None:
+    """What a checkpoint that stays has behind it of a nested graph stays too, and is found after pruning again."""
+    run = lab.run()
+    inner = run.nested("child")
+    made: list[tuple[str, str]] = []
+    for _ in range(4):
+        around = run.step()
+        made.append((around, inner.step(metadata={"parents": {"": around}})))
+    run.go_to(made[2][0])
+    fork = run.step(source="fork")
+    run.release()
+    for _ in range(2):
+        lab.saver.prune(run.thread_id, keep_last=1)
+        equal(lab.other().find_on_way(run.thread_id, "child", fork), made[1][1], "behind the fork")
+
+
+@pruning
+def nested_tasks(lab: SaverLab) -> None:
+    """A nested graph that ran for one task goes with the checkpoint of that task."""
+    run = lab.run()
+    for task in ("f" * 32, "e" * 32):
+        around = run.step()
+        run.nested(f"child:{task}").step(metadata={"parents": {"": around}})
+    run.release()
+    lab.saver.prune(run.thread_id, keep_last=1)
+    equal(lab.saver.namespaces(run.thread_id), ["", f"child:{'e' * 32}"], "namespaces left")
+
+
+@pruning
 def going_on(lab: SaverLab) -> None:
     """A thread goes on after it was pruned, again and again."""
     run = lab.run()

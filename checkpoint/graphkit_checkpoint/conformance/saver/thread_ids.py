@@ -52,6 +52,17 @@ def bad_target(lab: SaverLab, thread_id: Any) -> None:
     that(thread_id not in lab.saver.thread_ids(), "a thread was made")
 
 
+@chapter.each(BAD_THREAD_IDS)
+def bad_upkeep(lab: SaverLab, thread_id: Any) -> None:
+    """Nothing is removed and no space is told of an id that is {case}."""
+    run = lab.finished()
+    with refused(InvalidThreadIdError, "thread_id"):
+        lab.saver.prune([run.thread_id, thread_id], keep_last=1)
+    with refused(InvalidThreadIdError, "thread_id"):
+        lab.saver.usage(thread_id)
+    run.check_all()
+
+
 @chapter
 def uuid_target(lab: SaverLab) -> None:
     """A uuid is a thread id by its canonical text."""

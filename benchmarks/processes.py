@@ -7,6 +7,7 @@ Run as a program, this file is the child: `python -m benchmarks.processes TASK F
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,8 @@ print(peaks[0] if peaks else __import__("resource").getrusage(0).ru_maxrss)
 """
 PEAK_UNIT = 1 if sys.platform == "darwin" else 2**10
 """Bytes."""
+INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""The environment of a child that imports: from its second run on, of what is compiled, as what is installed is."""
 
 
 @cache
@@ -61,14 +64,14 @@ def run_child(task: str, name: str, size: int, before: tuple[str, ...] = ()) -> 
 def import_time(importing: str) -> float:
     """Seconds of a process that imports and ends."""
     started = perf_counter()
-    subprocess.run([sys.executable, "-c", importing], check=True)
+    subprocess.run([sys.executable, "-c", importing], check=True, env=INSTALLED)
     return perf_counter() - started
 
 
 def import_peak(importing: str) -> float:
     """MiB at the peak of a process that imports and ends."""
     command = [sys.executable, "-c", f"{importing}\n{REPORT_PEAK}"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=INSTALLED)
     return int(done.stdout) * PEAK_UNIT / 2**20
 
 

@@ -3,7 +3,7 @@ model keeps its connections from one call to the next.
 
 A loop has no thread of its own. A caller that could only wait for it runs it itself: two threads on two cores would
 have to wake one another, 50-100 µs each time. A thread in the background runs it while anything is left on it that no
-caller waits for, and whenever it has stood still for `GRACE`: timers and idle connections want serving too.
+caller waits for, and whenever it has stood still for a while: timers and idle connections want serving too.
 
 As with pools, a graph that is called inside a node uses the loop one level down: no loop waits for itself.
 """
@@ -28,6 +28,10 @@ T = TypeVar("T")
 
 GRACE: Final = 0.05
 """Seconds that a loop without tasks may stand still. Calls that come sooner after one another find nobody there."""
+
+LONGEST: Final = 1.0
+"""Seconds that it may stand still while calls come again and again: a thread that wakes up in vain costs them more than
+its time, up to a third of theirs for some milliseconds where processors are shared."""
 
 LAST: Final = 1.0
 """Seconds that the end of a process waits for what is left open on a loop."""
@@ -144,13 +148,15 @@ class StandingLoop:
 
     def _serve(self) -> None:
         """What the background does."""
+        grace = GRACE
         while True:
-            while not self._wanted.wait(GRACE) and self._led:
-                self._led = False
+            while not self._wanted.wait(grace) and self._led:
+                self._led, grace = False, min(2 * grace, LONGEST)
             with self._turn, suppress(SystemExit, KeyboardInterrupt):  # of a task that nobody waits for
                 if self._led and not self._wanted.is_set():
                     continue  # a caller has run it until now
                 self._wanted.clear()
+                grace = GRACE
                 self.loop.run_forever()
             self._leave()
 

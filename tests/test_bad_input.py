@@ -447,7 +447,8 @@ def test_a_locked_database_refuses_a_run_before_it_begins_and_the_same_call_then
     graph = graph_of({"node": says("ran")}, saver=saver)
     for turn in (1, 2):
         given: State = {"log": [f"turn {turn}"]}
-        with locked(path), pytest.raises(StorageBusyError, match=re.escape(path.name)):
+        told = f"{re.escape(path.name)}.*the same call again.*a process that was stopped while it wrote"
+        with locked(path), pytest.raises(StorageBusyError, match=told):
             runner.invoke(graph, given, config)
         runner.invoke(graph, given, config)
     assert runner.get_state(graph, config).values == {"log": ["turn 1", "ran", "turn 2", "ran"]}

@@ -92,6 +92,52 @@ def test_the_updates_stream_tells_a_pause_from_an_end(
     assert runner.stream(graph, None, config) == [{"b": {"log": ["b"]}}, {"c": {"log": ["c"]}}]
 
 
+def test_a_pause_inside_a_nested_graph_is_shown_once(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    graph = build({"inner": graph_of(ABC, in_a_row(*ABC), interrupt_before=["b"])})
+    (around, update), pause = runner.stream(graph, EMPTY, config, subgraphs=True)
+    assert (len(around), update) == (1, {"a": {"log": ["a"]}})
+    assert pause == ((), {"__interrupt__": ()})
+
+
+@pytest.mark.parametrize("called", [False, True], ids=["node", "function"])
+@pytest.mark.parametrize("keeps", [None, True], ids=["anew", "lasting"])
+def test_a_breakpoint_after_the_last_node_of_a_nested_graph(
+    runner: Runner,
+    build: Build,
+    config: RunnableConfig,
+    saver: Saver,
+    reopen: Reopen,
+    called: bool,
+    keeps: Any,
+) -> None:
+    ran: list[str] = []
+
+    def review(state: State) -> State:
+        ran.append("review")
+        return {"log": ["reviewed"]}
+
+    def call(state: State) -> State:
+        result: State = inner.invoke(EMPTY)
+        return result
+
+    inner = graph_of({"review": review}, saver=keeps, interrupt_after=["review"])
+    nodes: dict[str, Any] = {"inner": call if called else inner, "after": says("after")}
+    graph = build(nodes, in_a_row(*nodes))
+    for _ in range(2):
+        paused = runner.run(graph, EMPTY, config)
+        assert (paused.status, paused.next) == ("paused", ("inner",))
+        (task,) = runner.get_state(graph, config, subgraphs=True).tasks
+        assert task.state.values["log"][-1] == "reviewed"
+        saver = reopen(saver)
+        graph = build(nodes, in_a_row(*nodes), saver=saver)
+        done = runner.run(graph, None, config)
+        assert (done.status, done.value["log"][-2:]) == ("completed", ["reviewed", "after"])
+        assert ran == ["review"]
+        ran.clear()
+
+
 PLACES: list[tuple[dict[str, Any], list[tuple[str, ...]]]] = [
     ({"interrupt_before": "*"}, [("a",), ("b",), ("c",)]),
     ({"interrupt_before": ["a", "c"]}, [("a",), ("c",)]),
@@ -362,6 +408,9 @@ def test_an_answer_does_not_pass_a_breakpoint_elsewhere(
     assert (result.status, result.next, other.ran) == ("interrupted", ("child", "more"), [])
     result = runner.run(other.graph, Command(resume={asked["more?"].id: "much"}), config)
     assert (result.status, result.next, other.ran) == ("paused", ("child",), [])
+    for question, answer in (("?", "yes"), ("more?", "much")):
+        result = runner.run(other.graph, Command(resume={asked[question].id: answer}), config)
+        assert (result.status, result.next, other.ran) == ("paused", ("child",), []), "given before"
     log = runner.invoke(other.graph, None, config)["log"]
     assert (log, other.ran) == (["yes", "first", "second", "much"], [*called, "second"])
 

@@ -1293,3 +1293,32 @@ def test_a_workflow_is_drawn() -> None:
         return given
 
     assert list(flow.get_graph().nodes) == ["__start__", "flow", "__end__"]
+
+
+def test_a_result_that_was_not_taken_says_how_to_take_it(config: RunnableConfig) -> None:
+    @task
+    def square(number: int) -> int:
+        return number * number
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def forgetful(number: int) -> Any:
+        return {"squared": square(number)}
+
+    with pytest.raises(UnserializableStateError, match=r"value\['squared'\] is .*TaskFuture.* `.result\(\)`"):
+        forgetful.invoke(3, config)
+
+
+def test_so_does_a_coroutine(config: RunnableConfig) -> None:
+    async def square(number: int) -> int:
+        return number * number
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def forgetful(number: int) -> Any:
+        squared = square(number)
+        try:
+            return {"squared": squared}
+        finally:
+            squared.close()
+
+    with pytest.raises(UnserializableStateError, match=r"value\['squared'\] is a coroutine.* await it"):
+        forgetful.invoke(3, config)

@@ -23,6 +23,10 @@ class Notes(TypedDict, total=False):
     notes: Annotated[list[Any], operator.add]
 
 
+class Seen(TypedDict, total=False):
+    seen: Annotated[list[Any], operator.add]
+
+
 class Outer(TypedDict, total=False):
     word: str
     seen: Annotated[list[Any], operator.add]
@@ -206,6 +210,40 @@ def test_tasks_that_run_side_by_side_cannot_share_it(
     graph = build({"node": node}, edges, state=Outer)
     with pytest.raises(ConcurrentUpdateError, match="once at a time"):
         runner.invoke(graph, {"word": ""}, config)
+
+
+@pytest.mark.parametrize("shape", ["node", "function"])
+@pytest.mark.parametrize("stop", ["question", "breakpoint"])
+def test_a_task_cannot_begin_it_while_a_call_of_another_one_waits(
+    runner: Runner, build: Build, config: RunnableConfig, stop: str, shape: str
+) -> None:
+    """The state of the call that waits would be lost, and the answer to it."""
+
+    def ask(state: Notes) -> Notes:
+        return {"notes": [interrupt(f"{state['word']}?") if stop == "question" else state["word"]]}
+
+    before = ["ask"] if stop == "breakpoint" else None
+    child = (
+        StateGraph(Notes)
+        .add_node(ask)
+        .add_edge(START, "ask")
+        .compile(checkpointer=True, interrupt_before=before)
+    )
+
+    def call(state: Notes) -> Outer:
+        return {"seen": [child.invoke(state)["notes"]]}
+
+    edges = [(START, lambda state: [Send("node", {"word": word}) for word in "ab"], ["node"])]
+    graph = build({"node": child if shape == "node" else call}, edges, state=Seen)
+    one_by_one: RunnableConfig = {**config, "max_concurrency": 1}
+    with pytest.raises(ConcurrentUpdateError, match="once at a time"):
+        runner.invoke(graph, {"seen": []}, one_by_one)
+    for word in "ab":
+        asked = [question.value for question in runner.get_state(graph, config).interrupts]
+        assert asked == ([f"{word}?"] if stop == "question" else [])
+        runner.invoke(graph, Command(resume=word) if asked else None, one_by_one)
+    state = runner.get_state(graph, config, subgraphs=True)
+    assert (state.next, state.values["seen"]) == ((), [["a"], ["a", "b"]] if shape == "function" else [])
 
 
 def test_it_runs_only_inside_a_graph(runner: Runner, config: RunnableConfig) -> None:

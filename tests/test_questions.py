@@ -82,7 +82,10 @@ def test_a_question_says_what_is_asked_and_by_whom(
 
     (question,) = result.pop("__interrupt__")
     assert result == {"log": ["in"]}
-    assert question == Interrupt(value=asked, id=question.id, index=0, node="pay", namespace="")
+    assert (question.name, question.index, question.node, question.namespace) == (None, 0, "pay", "")
+    assert question.response_schema is None
+    assert question == Interrupt(asked, question.id), "who asks follows from the id"
+    assert question != Interrupt(asked, "another") and question != Interrupt("Pay?", question.id)
     assert question.reason == question.value == asked
     assert question.interrupt_id == question.id
     assert re.fullmatch("[0-9a-f]{32}", question.id)

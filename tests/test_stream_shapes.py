@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from graphkit import START, Command, Send, StateGraph
 from graphkit.cache.memory import InMemoryCache
 from graphkit.config import get_stream_writer
-from graphkit.types import CachePolicy, GraphOutput, RetryPolicy, RunnableConfig
+from graphkit.types import CachePolicy, GraphOutput, RunnableConfig
 from tests.conftest import EMPTY, Build, Runner, State, asks, graph_of, in_a_row, says
 
 
@@ -275,25 +275,6 @@ def test_the_update_of_a_state_without_keys_is_its_value(
     assert chunks[2][1]["result"] == {"__root__": ["a", 1]}
     [start] = runner.history(graph, config)[-1].tasks
     assert start.result == ["given"]
-
-
-def test_every_attempt_at_a_task_starts_it_again(runner: Runner) -> None:
-    failures = iter([ValueError("once"), None])
-
-    def flaky(state: State) -> State:
-        error = next(failures)
-        if error is not None:
-            raise error
-        return log("done")
-
-    policy = RetryPolicy(initial_interval=0.001, retry_on=ValueError)
-    graph = graph_of({"flaky": flaky}, node_options={"flaky": {"retry_policy": policy}})
-    chunks = runner.stream(graph, EMPTY, stream_mode="tasks")
-    assert [("input" in chunk, chunk["id"]) for chunk in chunks] == [
-        (True, chunks[0]["id"]),
-        (True, chunks[0]["id"]),
-        (False, chunks[0]["id"]),
-    ]
 
 
 def test_a_cached_result_is_marked(runner: Runner) -> None:

@@ -18,7 +18,7 @@ from graphkit.drivers.loops import StandingLoop
 from graphkit.errors import GraphRecursionError
 from graphkit.func import task
 from graphkit.runtime import Runtime
-from graphkit.types import CachePolicy, RunnableConfig, StreamWriter
+from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, StreamWriter
 from tests.conftest import EMPTY, Build, Runner, State, asks, graph_of, in_a_row, says
 
 Node = Callable[[Any], Any]
@@ -76,6 +76,37 @@ def test_values_of_parallel_nodes_are_shown_once_per_superstep(runner: Runner) -
     assert runner.stream(graph, log("in"), stream_mode="values") == [log("in"), log("in", "a", "b")]
 
 
+def test_values_are_shown_where_something_was_written(
+    runner: Runner, build: Build, config: RunnableConfig
+) -> None:
+    silent: dict[str, Node] = {
+        "a": lambda state: None,
+        "b": lambda state: Command(goto="c"),
+        "d": lambda state: {},
+    }
+    nodes: dict[str, Node] = {**silent, "c": lambda state: {"log": []}}
+    edges = [(START, "a"), ("a", "b"), ("c", "d")]
+    options = {"b": {"destinations": ("c",)}}
+    for graph in (graph_of(nodes, edges, node_options=options), build(nodes, edges, node_options=options)):
+        for version in ("v1", "v2"):
+            given = f"in {version}"
+            shown = runner.stream(graph, log(given), config, stream_mode="values", version=version)
+            assert len(shown) == 2, "after the input, and after what c wrote"
+            shown = runner.stream(graph, {}, config, stream_mode="values", version=version)
+            assert len(shown) == 1, "an empty input writes nothing"
+            assert "log" in runner.invoke(graph, {}, config, output_keys=["log"])
+
+
+def test_values_of_some_keys_are_shown_where_one_of_them_was_written(runner: Runner) -> None:
+    class Two(State, total=False):
+        word: str
+
+    nodes: dict[str, Node] = {"a": says("a"), "b": lambda state: {"word": "b"}, "c": says("c")}
+    graph = graph_of(nodes, in_a_row("a", "b", "c"), state=Two)
+    for keys, expected in (("word", ["b"]), (["word"], [{"word": "b"}])):
+        assert runner.stream(graph, log("in"), stream_mode="values", output_keys=keys) == expected
+
+
 def test_tasks_shows_each_task_when_it_starts_and_when_it_has_ended(runner: Runner) -> None:
     chunks = runner.stream(chain(graph_of), log("in"), stream_mode="tasks")
     starts, ends = chunks[::2], chunks[1::2]
@@ -88,6 +119,36 @@ def test_tasks_shows_each_task_when_it_starts_and_when_it_has_ended(runner: Runn
     ]
     assert [chunk["id"] for chunk in starts] == [chunk["id"] for chunk in ends]
     assert len({chunk["id"] for chunk in starts}) == 2
+
+
+def test_a_task_that_is_tried_again_starts_once(runner: Runner) -> None:
+    tries: list[int] = []
+
+    def node(state: State) -> State:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise ConnectionError("line is down")
+        return log("a")
+
+    def handler(state: State) -> State:
+        return log("handled")
+
+    policy = RetryPolicy(initial_interval=0.001, max_attempts=2)
+    handled: dict[str, Any] = {"retry_policy": policy, "error_handler": handler}
+    options = {"a": {"retry_policy": policy}, "b": handled}
+    nodes: dict[str, Node] = {"b": node, "a": node}
+    for mode in ("tasks", "debug"):
+        tries.clear()
+        graph = graph_of(nodes, in_a_row("b", "a"), node_options=options)
+        shown = runner.stream(graph, EMPTY, stream_mode=mode)
+        chunks = [chunk.get("payload", chunk) for chunk in shown]
+        assert [(chunk["name"], "input" in chunk) for chunk in chunks] == [
+            ("b", True),
+            ("b", False),
+            ("a", True),
+            ("a", False),
+        ]
+        assert len(tries) == 3
 
 
 def collect_until_error(runner: Runner, graph: Any, mode: Any) -> tuple[list[Any], Exception | None]:

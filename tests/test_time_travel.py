@@ -75,6 +75,17 @@ def ran(build: Build, runner: Runner, config: RunnableConfig) -> Any:
 # Reading
 
 
+def test_snapshots_and_tasks_are_tuples(runner: Runner, build: Build, config: RunnableConfig) -> None:
+    graph = chain(build)
+    runner.invoke(graph, log("in"), config, interrupt_before=["b"])
+    snapshot = runner.get_state(graph, config)
+    values, upcoming, *_ = snapshot
+    assert (values, upcoming) == (snapshot.values, snapshot.next) == (log("in", "a"), ("b",))
+    assert snapshot._asdict()["config"] == snapshot.config
+    (task,) = snapshot.tasks
+    assert task._asdict()["name"] == task[1] == "b"
+
+
 def test_an_unknown_thread_has_no_state_and_no_history(
     runner: Runner, build: Build, config: RunnableConfig
 ) -> None:
@@ -614,8 +625,16 @@ def test_empty_bulk_updates_are_an_error_and_write_nothing(
         [StateUpdate(log("u"), "a"), StateUpdate(None, END)],
         [StateUpdate(log("u"), "a"), StateUpdate(None, COPY)],
         [StateUpdate(log("u"), "a"), StateUpdate(log("i"), INPUT)],
+        [StateUpdate(log("u"), "a"), StateUpdate(log("u"), None)],
     ],
-    ids=["unknown", "one unknown of two", "end beside a node", "copy beside a node", "input beside a node"],
+    ids=[
+        "unknown",
+        "one unknown of two",
+        "end beside a node",
+        "copy beside a node",
+        "input beside a node",
+        "nobody's beside a node's",
+    ],
 )
 def test_a_bulk_update_that_cannot_be_applied_is_an_error(
     runner: Runner, ran: Any, config: RunnableConfig, updates: list[StateUpdate]

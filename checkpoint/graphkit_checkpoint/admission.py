@@ -90,8 +90,14 @@ def current(row: ThreadRow | None) -> ThreadRow | None:
 
 
 def visible(tables: ReadTables, thread_id: str) -> ThreadRow | None:
-    """The thread's row; None also for an id that no thread can have, which not every database would take."""
-    return current(tables.thread(thread_id)) if is_text(thread_id) else None
+    """The thread's row; None also for an id that no thread can have, which not every database would take. Raises
+    `CheckpointCorruptError` if the row is missing."""
+    if not is_text(thread_id):
+        return None
+    found = tables.thread(thread_id)
+    if found is None or found.state.head is None:
+        refuse_rowless(tables, thread_id)
+    return current(found)
 
 
 def idle(tables: ReadTables, thread_id: str) -> ThreadRow | None:
@@ -104,8 +110,12 @@ def idle(tables: ReadTables, thread_id: str) -> ThreadRow | None:
 
 def find_head(tables: ReadTables, thread_id: str) -> tuple[ThreadRow | None, list[CheckpointRow]]:
     """`visible`, with the row of the thread's head after rows on the way to it. Raises `CheckpointCorruptError` if the
-    head is missing."""
-    found, way = tables.thread_at_head(thread_id) if is_text(thread_id) else (None, [])
+    head is missing too."""
+    if not is_text(thread_id):
+        return None, []
+    found, way = tables.thread_at_head(thread_id)
+    if found is None or found.state.head is None:
+        refuse_rowless(tables, thread_id)
     row = current(found)
     if row is None:
         return None, []
@@ -121,6 +131,8 @@ def find_row(
     if not is_text(namespace + (checkpoint_id or "")):
         return None
     thread = tables.thread(thread_id, namespace) if namespace else root
+    if thread is None or thread.state.head is None:
+        refuse_rowless(tables, thread_id, namespace)
     wanted = checkpoint_id or (thread.state.head if thread else None)
     if not wanted:
         return None
@@ -128,6 +140,13 @@ def find_row(
     if row is None and not checkpoint_id:
         raise _headless(thread_id, wanted)
     return row
+
+
+def refuse_rowless(tables: ReadTables, thread_id: str, namespace: str = "") -> None:
+    """Raise `CheckpointCorruptError` if a thread that has no row, or none that names a head, has checkpoints."""
+    for left in tables.recent(thread_id, namespace, None, 1):
+        where = f" for its namespace {namespace!r}" if namespace else ""
+        raise corrupt(thread_id, left.id, f"the thread's row{where} is missing, or names no checkpoint")
 
 
 def _headless(thread_id: str, head: str) -> Exception:

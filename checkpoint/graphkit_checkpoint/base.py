@@ -192,6 +192,7 @@ class BaseCheckpointSaver(SaverInterface, Past, ThreadLife):
         return await self.worker.call(call, *args, **options)
 
     async def asetup(self) -> None:
+        """`setup`, keeping no event loop waiting."""
         await self.off_loop(self.setup)
 
     async def afind(

@@ -60,3 +60,4 @@ class Head:
         own = self.tip
         tip.versions, tip.growth = dict(own.versions), dict(own.growth)
         tip.base, tip.weight, tip.live = own.base, own.weight, None
+        tip.at, tip.beside = own.at, None if own.beside is None else set(own.beside)

@@ -34,8 +34,8 @@ class ThreadLife(Transactions):
         Raises `ConcurrentUpdateError` while a run owns it.
         """
         with self.writing() as tables:
-            if idle(tables, check_thread_id(thread_id)) is not None:
-                tables.drop_thread(thread_id)
+            idle(tables, check_thread_id(thread_id))
+            tables.drop_thread(thread_id)  # also what is left of one whose row is lost
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Make a thread with the same history, open questions and nested graphs as another.

@@ -16,7 +16,7 @@ from graphkit_checkpoint.base import BaseCheckpointSaver, SaverOptions
 from graphkit_checkpoint.errors import StorageUnavailableError
 from graphkit_checkpoint.layout import CheckpointRow, Fold, PendingRow, Rows, ValueRow
 from graphkit_checkpoint.ownership import NOBODY, Holder
-from graphkit_checkpoint.records import Commit, ThreadState
+from graphkit_checkpoint.records import COUNT, Commit, ThreadState
 from graphkit_checkpoint.tables import ThreadRow, WriteTables
 
 
@@ -245,7 +245,13 @@ class MemoryTables(WriteTables):
         parts = list(thread.namespaces.values()) if thread else []
         checkpoints = [row for part in parts for row in part.checkpoints.values()]
         values = [row for part in parts for rows in part.logs.values() for row in rows]
-        pending = [row for part in parts for rows in part.pending.values() for row in rows.values()]
+        pending = [
+            row
+            for part in parts
+            for rows in part.pending.values()
+            for row in rows.values()
+            if row.kind != COUNT
+        ]
         bodies = [
             [row.body for row in checkpoints],
             [row.body for row in values],

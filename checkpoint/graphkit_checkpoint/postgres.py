@@ -43,7 +43,8 @@ MODES: Final[dict[str, dict[str, Any]]] = {
     "write": {"isolation_level": "READ COMMITTED"},
     "statement": {"isolation_level": "AUTOCOMMIT"},
 }
-"""How a connection is set for a transaction, or for a single statement."""
+"""How a connection is set for a transaction, or for a single statement, which the server commits by itself: a
+process that is stopped in the middle of one keeps no row from its successor."""
 
 
 class PostgresSaver(SqlSaver):
@@ -58,6 +59,7 @@ class PostgresSaver(SqlSaver):
     """
 
     workers = 4
+    alone = "statement"
 
     def __init__(
         self,

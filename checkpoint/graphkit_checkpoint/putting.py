@@ -236,16 +236,17 @@ class GivenWrites:
 
     def rows(self, tables: ReadTables, thread: ThreadState | None) -> Rows | None:
         """The commit of those that are not there already, None if all are. Raises `UnserializableStateError`."""
-        there = {
-            row.key
-            for row in tables.pending(self.thread_id, self.namespace, self.at)
-            if row.task_id == self.task_id and row.kind == WRITE and int(row.key) >= 0
-        }
-        fresh = [record for key, record in self.records.items() if key not in there]
+        beside = Reader(tables, self.layout, self.thread_id, self.namespace).beside(self.at)
+        fresh = [
+            record
+            for key, record in self.records.items()
+            if int(key) < 0 or (self.task_id, WRITE, key) not in beside
+        ]
         if not fresh:
             return None
+        tip = Tip(at=self.at, beside=beside)
         commit = Commit(
-            self.thread_id, self.namespace, "", Tip(), True, thread, True, at=self.at, pending=fresh
+            self.thread_id, self.namespace, "", tip, True, thread, True, at=self.at, pending=fresh
         )
         try:
             return encode(self.layout, commit)

@@ -26,10 +26,12 @@ from graphkit_checkpoint.layout import (
     corrupt,
 )
 from graphkit_checkpoint.records import (
+    COUNT,
     SCALAR,
     Checkpoint,
     Digest,
     Growth,
+    Name,
     Pending,
     Saved,
     ThreadState,
@@ -81,7 +83,9 @@ class Reader:
                 channel: self._value(channel, version, row.id, tip)
                 for channel, version in tip.versions.items()
             }
-            return Saved(thread, self.checkpoint(row, body), values, self.pending(row.id), tip)
+            pending = self.pending(row.id)
+            tip.at, tip.beside = row.id, _names(pending)
+            return Saved(thread, self.checkpoint(row, body), values, pending, tip)
         except UnknownTypeError as error:
             error.add_note(f"in checkpoint {row.id!r} of thread {self.thread_id!r}")
             raise
@@ -101,10 +105,23 @@ class Reader:
             self._near.update((row.id, row) for row in rows)
 
     def pending(self, checkpoint_id: str) -> list[Pending]:
+        """The records beside a checkpoint. Raises `CheckpointCorruptError`, also if one is missing."""
         rows = self._pending.get(checkpoint_id)
         if rows is None:
             rows = self.tables.pending(self.thread_id, self.namespace, checkpoint_id)
-        return [self.layout.open_pending(self.thread_id, self.namespace, row) for row in rows]
+        records = [self.layout.open_pending(self.thread_id, self.namespace, row) for row in rows]
+        for index, record in enumerate(records):
+            if record.kind == COUNT:  # one of the first, since it names no task
+                del records[index]
+                if record.value != len(records):
+                    problem = f"it has {len(records)} records beside it that can be found, of {record.value}"
+                    raise corrupt(self.thread_id, checkpoint_id, problem)
+                break
+        return records
+
+    def beside(self, checkpoint_id: str) -> set[Name]:
+        """The names of the records beside a checkpoint. Raises as `pending` does."""
+        return _names(self.pending(checkpoint_id))
 
     def body(self, row: CheckpointRow) -> CheckpointBody:
         found = self._bodies.get(row.id)
@@ -277,6 +294,10 @@ class Reader:
             flat = islice(found.items, 2 * start, 2 * (start + count))
             return channel, self._pairs(flat, source, checkpoint_id)
         return channel, found.items[start : start + count]
+
+
+def _names(pending: Iterable[Pending]) -> set[Name]:
+    return {(record.task_id, record.kind, record.key) for record in pending}
 
 
 def spans(body: CheckpointBody) -> Iterable[tuple[str, Version]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from graphkit_checkpoint.ownership import Holder
 
@@ -15,6 +15,12 @@ applied to the checkpoint before any output: from outside (`Command(update, goto
 of it."""
 KEPT = "kept"
 """What an attempt at a task has kept for the next one."""
+COUNT = "count"
+"""Kept by savers among the records beside a checkpoint, and shown to nobody: how many others there are. So one that is
+lost is missed."""
+
+Name: TypeAlias = tuple[str, str, str]
+"""Names a pending record beside its checkpoint: task id, kind, key."""
 
 SCALAR = -1
 """The length of a version that is one value and no sequence of items."""
@@ -73,7 +79,8 @@ class Growth(NamedTuple):
 class Tip:
     """Where a checkpoint stands in storage: which version of each channel it sees, and how the logs go on.
 
-    `base` is the nearest ancestor that lists all versions, `weight` how many changes were listed since.
+    `base` is the nearest ancestor that lists all versions, `weight` how many changes were listed since. `beside` names
+    the records beside the checkpoint `at` (None: nobody has looked).
     Belongs to the saver; a run passes it from load to commit. `live` is instead of all this where a saver keeps the
     latest checkpoint as it is.
     """
@@ -83,6 +90,8 @@ class Tip:
     weight: int = 0
     growth: dict[str, Growth] = field(default_factory=dict)
     live: Any = None
+    at: str = ""
+    beside: set[Name] | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -145,7 +145,12 @@ def _known_by_name(name: str) -> Registration | None:
 
 
 def unregistered(kind: type[Any]) -> str:
+    """Why a value of this type is not stored, and what to do. A class may know better: `not_stored`."""
     name = kind.__qualname__
+    if isinstance(reason := getattr(kind, "not_stored", None), str):
+        return reason
+    if kind is types.CoroutineType:
+        return "it has not run. Store what it returns: await it."
     if kind.__module__ == "builtins":
         return NOT_STORABLE
     call = f"register_type({name})" if form_of(kind) else f"register_type({name}, to=..., from_=...)"

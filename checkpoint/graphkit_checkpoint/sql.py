@@ -38,7 +38,7 @@ from graphkit_checkpoint.errors import (
 from graphkit_checkpoint.forks import survive_forks
 from graphkit_checkpoint.layout import CheckpointRow, PendingRow, Rows, ValueRow
 from graphkit_checkpoint.ownership import NOBODY, Holder, leases
-from graphkit_checkpoint.records import ThreadState
+from graphkit_checkpoint.records import COUNT, ThreadState
 from graphkit_checkpoint.statements import (
     SCHEMA_VERSION,
     TABLES,
@@ -75,11 +75,13 @@ class _Job:
 
 class SqlSaver(BaseCheckpointSaver):
     """A saver over an SQLAlchemy engine. Subclasses connect and translate errors; `lock` is held while a
-    connection is used that a fork must not interrupt.
+    connection is used that a fork must not interrupt, `alone` the mode of transactions of a single statement.
 
     Commits of several runs that come at the same time are written in one transaction: whoever gets to write
     takes the others' along. One that is refused (its thread is owned by somebody else) leaves them alone.
     """
+
+    alone = "write"
 
     def __init__(self, engine: Engine, **options: Any) -> None:
         super().__init__(**options)
@@ -99,7 +101,7 @@ class SqlSaver(BaseCheckpointSaver):
 
     @abstractmethod
     def transaction(self, mode: str) -> AbstractContextManager[Connection]:
-        """One transaction, "read" or "write"; errors come out as ours."""
+        """One transaction, "read", "write" or `alone`; errors come out as ours."""
 
     def execute_on(self, connection: Connection) -> Execute:
         """How to run statements in a transaction that has just begun."""
@@ -225,17 +227,24 @@ class SqlSaver(BaseCheckpointSaver):
             return tables.apply(batch)
 
     def renew(self, thread_id: str, token: str) -> None:
-        with self.transaction("write") as connection:
+        with self.transaction(self.alone) as connection:
             connection.exec_driver_sql(self.statements.renew, (self.lease, thread_id, "", token))
 
     # Tables
 
     def create_tables(self, connection: Connection) -> None:
         """Make the tables, or migrate those of an older version. Raises `StorageCorruptError` for a version that
-        this graphkit does not know, and what a migration raises; nothing is changed then."""
+        this graphkit does not know, if some of the tables are lost, and what a migration raises; nothing is changed
+        then."""
         version = recorded_version(connection)
         if version not in (None, SCHEMA_VERSION):
             self._migrate(connection, version)
+        missing = [name for name in metadata.tables if not inspect(connection).has_table(name)]
+        if 0 < len(missing) < len(metadata.tables):  # they are made together
+            raise StorageCorruptError(
+                f"the tables {', '.join(missing)} of {self.engine.url!r} are missing beside the others; restore the "
+                f"database from a backup"
+            )
         metadata.create_all(connection)
         if version is None:
             connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
@@ -462,6 +471,8 @@ class SqlTables(WriteTables):
             query = select(func.count(), func.coalesce(func.sum(func.length(table.c.body)), 0)).where(
                 table.c.thread_id == thread_id
             )
+            if table is pending_table:
+                query = query.where(table.c.kind != COUNT)
             count, length = self.connection.execute(query).one()
             counts.append(count)
             size += int(length)

@@ -125,7 +125,7 @@ class SqliteSaver(SqlSaver):
         with self.transaction("read") as connection:
             # What SQLAlchemy would ask about each table takes longer than all the rest of opening a file.
             execute = self.execute_on(connection)
-            names = {row[0] for row in execute("SELECT name FROM sqlite_master", ()).fetchall()}
+            names = {str(row[0]) for row in execute("SELECT name FROM sqlite_master", ()).fetchall()}
             ready = names >= OURS and execute(READ_VERSION, ()).fetchall() == [(SCHEMA_VERSION,)]
         ours = any(name.startswith(PREFIX) for name in names)
         if names and not ours and not self._has_others:

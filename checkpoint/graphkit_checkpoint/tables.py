@@ -83,7 +83,8 @@ class ReadTables(ABC):
 
     @abstractmethod
     def usage(self, thread_id: str) -> tuple[int, int, int, int]:
-        """Rows of checkpoints, values and pending records, and the bytes of their bodies."""
+        """Rows of checkpoints, values and pending records without those that count the others, and the bytes of their
+        bodies."""
 
 
 class WriteTables(ReadTables):

@@ -6,7 +6,7 @@ it was.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -34,11 +34,13 @@ from graphkit_checkpoint.layout import (
     listed,
 )
 from graphkit_checkpoint.records import (
+    COUNT,
     SCALAR,
     Checkpoint,
     Commit,
     Digest,
     Growth,
+    Name,
     Pending,
     Tip,
     Version,
@@ -47,6 +49,7 @@ from graphkit_checkpoint.records import (
 from graphkit_checkpoint.serde import items_in, pack, pack_items, unpack
 
 _KINDS: Final[dict[type, int]] = {list: LIST, dict: MAP}
+_COUNT: Final[Name] = ("", COUNT, "")
 _SURE_KEYS: Final = frozenset({str, int, bool, bytes, NoneType})
 
 
@@ -63,17 +66,52 @@ def encode(layout: Layout, commit: Commit) -> Rows:
         commit.release,
         checkpoints[-1].id if checkpoints else None,
     )
-    if commit.pending:
-        records: Collection[Pending] = commit.pending
-        if len(records) > 1:
-            # Of several of one name the last stays: PostgreSQL cannot write a row twice in one statement.
-            records = {(record.task_id, record.kind, record.key): record for record in records}.values()
-        rows.pending = [_pending_row(layout, rows, commit.at, record) for record in records]
-    if commit.forget:
-        rows.forget = [(commit.at, *record) for record in commit.forget]
+    beside = _write_beside(layout, rows, commit) if commit.pending or commit.forget else None
+    tip = commit.tip
     if checkpoints:
-        _Writing(layout, rows, commit.tip).write(checkpoints)
+        _Writing(layout, rows, tip).write(checkpoints)
+        tip.at, tip.beside = checkpoints[-1].id, set()
+    if beside is not None:
+        names = beside.names
+        names -= beside.gone
+        names |= beside.new
+        if commit.at == tip.at:
+            tip.beside = names
     return rows
+
+
+class _Beside(NamedTuple):
+    """The names of the records that were beside a checkpoint, and what a commit does to them."""
+
+    names: set[Name]
+    gone: set[Name]
+    new: set[Name]
+
+
+def _write_beside(layout: Layout, rows: Rows, commit: Commit) -> _Beside | None:
+    """The records of a commit, and how many there are now; that is not known, and so not stored, of a checkpoint that
+    the tip has not looked at."""
+    at, checkpoints = commit.at, commit.checkpoints
+    # Of several of one name the last stays: PostgreSQL cannot write a row twice in one statement.
+    records = {(record.task_id, record.kind, record.key): record for record in commit.pending}
+    rows.pending = pending = [_pending_row(layout, rows, at, record) for record in records.values()]
+    rows.forget = forget = [(at, *name) for name in commit.forget]
+    if checkpoints and checkpoints[-1].id == at:
+        names: set[Name] | None = set()
+    else:
+        names = commit.tip.beside if commit.tip.at == at else None
+    if names is None:
+        forget.append((at, *_COUNT))
+        return None
+    # Not by making other sets of them: a superstep of many tasks records them by and by.
+    gone = names.intersection(commit.forget).difference(records) if forget else set()
+    new = {name for name in records if name not in names}
+    count = len(names) - len(gone) + len(new)
+    if count:
+        pending.insert(0, _pending_row(layout, rows, at, Pending(*_COUNT, count)))
+    else:
+        forget.append((at, *_COUNT))
+    return _Beside(names, gone, new)
 
 
 def _pending_row(layout: Layout, rows: Rows, at: str, pending: Pending) -> PendingRow:

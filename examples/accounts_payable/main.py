@@ -3,6 +3,7 @@
 The first process (`start`) runs the workflow until people are needed, and really ends. The second one
 (`resume`) knows nothing but the database and the thread id: it finds the open questions there, collects
 the answers and finishes the run. On a terminal the questions are asked; without one, `answers.json` answers.
+Where nobody answers (Ctrl-D), the questions stay open for another `resume`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import uuid
@@ -35,7 +37,8 @@ def run_both(output: Path) -> None:
     thread_id = f"invoices-{uuid.uuid4().hex}"
     for step in ("start", "resume"):
         command = [sys.executable, __file__, step, "--database", database, "--thread", thread_id]
-        subprocess.run(command, check=True)
+        if subprocess.run(command).returncode:
+            sys.exit(f"{step} did not come to its end; once more: {shlex.join(command)}")
 
 
 def start(database: Path, thread_id: str) -> None:
@@ -101,8 +104,11 @@ def collect_answers(questions: Sequence[dict[str, str]]) -> list[dict[str, Any]]
 
 
 def ask(question: dict[str, str]) -> dict[str, Any]:
-    approve = input(f"  {describe(question)} [y/N] ").strip().lower() in {"y", "yes"}
-    return {"approve": approve, "reason": input("    Why? ").strip()}
+    try:
+        approve = input(f"  {describe(question)} [y/N] ").strip().lower() in {"y", "yes"}
+        return {"approve": approve, "reason": input("    Why? ").strip()}
+    except EOFError:
+        sys.exit("\nnobody answers; the questions stay open")
 
 
 def look_up(question: dict[str, str], scripted: dict[str, dict[str, Any]]) -> dict[str, Any]:

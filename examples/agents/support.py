@@ -92,7 +92,9 @@ def support(folder: Path) -> Agent:
 
 
 def start(folder: Path) -> None:
-    result = support(folder)(LETTER)
+    agent = support(folder)
+    agent.thread().delete()  # what an earlier run of this program has left
+    result = agent(LETTER)
     print(f"[start] stopped because of {result.stop_reason}")
     for question in result.interrupts or ():
         print(f"[start] open: {question.name} {question.reason}")
@@ -116,6 +118,8 @@ if __name__ == "__main__":
     parser.add_argument("--output", type=Path, help="where the session is kept; by default nowhere for long")
     parser.add_argument("--deny", action="store_true", help="answer no")
     given = parser.parse_args()
+    if given.step and given.output is None:
+        parser.error("a step alone needs --output FOLDER: the other one is to find the session")
     if given.step == "start":
         start(given.output)
     elif given.step == "resume":

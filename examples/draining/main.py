@@ -50,6 +50,7 @@ def start(database: Path) -> None:
     control = RunControl()
     signal.signal(signal.SIGTERM, lambda number, frame: control.request_drain("SIGTERM"))
     with SqliteSaver(database) as saver:
+        saver.delete_thread("book")  # what an earlier run of this program has left
         try:
             build_graph().compile(checkpointer=saver).invoke({"printed": []}, THREAD, control=control)
         except GraphDrained as drained:
@@ -77,6 +78,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     if given.step:
+        if given.database is None:
+            parser.error("a step alone needs --database FILE")
         {"start": start, "resume": resume}[given.step](given.database)
     elif given.output:
         run_both(given.output)

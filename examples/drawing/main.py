@@ -2,7 +2,7 @@
 
 A draft is written, checked by a nested graph and published, if a person agrees. The program draws the graph as it
 was built, runs it until the question, and draws it again with the question in it: as text here, as pictures
-(`graph.png`, `thread.svg`) in the folder. Nothing is asked of the network.
+(`graph.png`, `thread.svg`) in the folder (`pip install "graphkit-engine[draw]"`). Nothing is asked of the network.
 """
 
 from __future__ import annotations

@@ -47,10 +47,17 @@ def edit(database: str, report: str) -> None:
         while result.status is Status.INTERRUPTED:
             [question] = result.interrupts
             print(f"[draft]\n{question.reason['draft']}")
-            answer = input("ok? ") if sys.stdin.isatty() else next(answers)
+            answer = ask() if sys.stdin.isatty() else next(answers)
             print(f"[editor] {answer}")
             result = team([{"interruptResponse": {"interruptId": question.id, "response": answer}}])
     print(f"[edit] {result.status.value} after {len(result.execution_order)} executions")
+
+
+def ask() -> str:
+    try:
+        return input("ok? ")
+    except EOFError:
+        sys.exit("\nnobody answers; the question stays open for another `edit --report NAME`")
 
 
 if __name__ == "__main__":
@@ -64,6 +71,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.database is None:
         parser.error("name a PostgreSQL database: --database URL, or GRAPHKIT_DATABASE")
+    if given.step and given.report is None:
+        parser.error("a step alone needs --report NAME: the other one is to find the report")
     if given.step == "begin":
         begin(given.database, given.report, given.question)
     elif given.step == "edit":
@@ -73,4 +82,5 @@ if __name__ == "__main__":
         report = given.report or f"report-{uuid.uuid4().hex}"
         for step in ("begin", "edit"):
             options = ["--report", report, "--question", given.question]
-            subprocess.run([sys.executable, "-u", __file__, step, *options], check=True)
+            if code := subprocess.run([sys.executable, "-u", __file__, step, *options]).returncode:
+                sys.exit(code)

@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("file")
     config: RunnableConfig = {"configurable": {"thread_id": "trip"}}
     with SqliteSaver.from_conn_string(parser.parse_args().file) as saver:
+        saver.delete_thread("trip")  # what an earlier run of this program has left
         graph = build_graph(saver)
         result = graph.run({"cities": ["Lisbon", "Porto", "Faro"]}, config)
         (task,) = graph.get_state(config, subgraphs=True).tasks

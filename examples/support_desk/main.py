@@ -33,6 +33,7 @@ def take(database: Path) -> None:
     with SqliteSaver(database) as saver:
         agent = desk(saver)
         for customer, letter in letters.items():
+            saver.delete_thread(customer)  # what an earlier run of this program has left
             result = agent(letter, thread_id=customer)
             waits = result.stop_reason == "interrupt"
             print(f"[take] {customer}: {'waits for a colleague' if waits else str(result).strip()}")
@@ -58,7 +59,11 @@ def ask(customer: str, question: Interrupt) -> str | None:
     call: Any = question.reason
     prompt = f"[decide] {customer}: {call['tool']} {call['input']}?"
     if sys.stdin.isatty():
-        return input(f"{prompt} (yes, or why not) ")
+        try:
+            return input(f"{prompt} (yes, or why not) ")
+        except EOFError:
+            print("stays open")
+            return None
     scripted: dict[str, str] = json.loads((FOLDER / "answers.json").read_text(encoding="utf-8"))
     answer = scripted.get(customer)
     print(f"{prompt} {'stays open' if answer is None else answer}")
@@ -72,6 +77,10 @@ if __name__ == "__main__":
     parser.add_argument("step", nargs="?", choices=["take", "decide"])
     parser.add_argument("--output", type=Path, help="where the SQLite file is; by default nowhere for long")
     given = parser.parse_args()
+    if given.output is not None:
+        given.output.mkdir(parents=True, exist_ok=True)
+    elif given.step is not None:
+        parser.error("a step alone needs --output FOLDER: the other one is to find the SQLite file")
     if given.step is not None:
         {"take": take, "decide": decide}[given.step](given.output / "desk.sqlite")
     else:

@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("file")
     config: RunnableConfig = {"configurable": {"thread_id": "page"}}
     with SqliteSaver.from_conn_string(parser.parse_args().file) as saver:
+        saver.delete_thread("page")  # what an earlier run of this program has left
         graph = build_graph(saver)
         print("the first time:")
         print(graph.invoke({}, config)["printed"])

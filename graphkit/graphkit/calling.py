@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from graphkit.drivers.session import Abandoned
 from graphkit.engine.attempt import Asked, Called, Done, Outcome, Withdrawn
@@ -42,6 +42,8 @@ class TaskFuture(Future[T]):
     Either raises what the task raised. Cancelling it cancels the task. If the task asks, the caller ends too, and is
     run again when the answer is there; what has finished by then is not run again.
     """
+
+    not_stored: ClassVar = "it stands for what a task returns. Take that with `.result()`, or await it."
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

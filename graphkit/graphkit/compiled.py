@@ -9,7 +9,7 @@ import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, cast, overload
 
 from graphkit.composing import Composable
 from graphkit.context import ContextSchema
@@ -42,12 +42,27 @@ if TYPE_CHECKING:
     from graphkit.drivers.aio import AsyncDriver
     from graphkit.graph.draw import DrawableGraph
     from graphkit.node import CompiledNode
+    from graphkit.parts import GraphOutput, StreamPart
     from graphkit.snapshot import Viewer
     from graphkit_checkpoint.records import Checkpoint
 
 __all__ = ["CompiledGraph", "check_nodes"]
 
 T = TypeVar("T")
+Config = RunnableConfig | None
+
+
+class ShownValues(RunOptions, total=False):
+    """Options of a run, and of what is shown of its values."""
+
+    output_keys: OutputKeys
+    subgraphs: bool
+
+
+class Shown(ShownValues, total=False):
+    """Options of a run, and of what is shown of it."""
+
+    stream_mode: StreamMode | Sequence[StreamMode] | None
 
 
 class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
@@ -146,12 +161,24 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
 
     # Running
 
+    @overload
+    def invoke(
+        self, input: Any, config: Config = None, *, version: Literal["v1"] = "v1", **options: Unpack[Shown]
+    ) -> Any: ...
+    @overload
+    def invoke(
+        self, input: Any, config: Config = None, *, version: Literal["v2"], **options: Unpack[ShownValues]
+    ) -> GraphOutput[OutputT]: ...
+    @overload
+    def invoke(
+        self, input: Any, config: Config = None, *, version: Literal["v2"], **options: Unpack[Shown]
+    ) -> Any: ...
     def invoke(
         self,
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        stream_mode: StreamMode | Sequence[StreamMode] | None = "values",
         output_keys: OutputKeys = None,
         subgraphs: bool = False,
         version: Version = "v1",
@@ -167,18 +194,30 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
         returns a `GraphOutput`. A `stream_mode` other than "values" returns the list of what `stream` yields.
         """
         with users_frames:
-            if stream_mode != "values":
+            if stream_mode not in ("values", None):
                 stream = Stream(self.program, stream_mode, subgraphs, output_keys, version)
                 return list(self._parts(input, config, options, stream))
             output = Output(self.program, output_keys, version)
             return output.of(undrained(self._end(input, config, options, output)))
 
+    @overload
+    async def ainvoke(
+        self, input: Any, config: Config = None, *, version: Literal["v1"] = "v1", **options: Unpack[Shown]
+    ) -> Any: ...
+    @overload
+    async def ainvoke(
+        self, input: Any, config: Config = None, *, version: Literal["v2"], **options: Unpack[ShownValues]
+    ) -> GraphOutput[OutputT]: ...
+    @overload
+    async def ainvoke(
+        self, input: Any, config: Config = None, *, version: Literal["v2"], **options: Unpack[Shown]
+    ) -> Any: ...
     async def ainvoke(
         self,
         input: Any,
         config: RunnableConfig | None = None,
         *,
-        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        stream_mode: StreamMode | Sequence[StreamMode] | None = "values",
         output_keys: OutputKeys = None,
         subgraphs: bool = False,
         version: Version = "v1",
@@ -186,7 +225,7 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
     ) -> Any:
         """`invoke` on the running event loop."""
         with users_frames:
-            if stream_mode != "values":
+            if stream_mode not in ("values", None):
                 stream = Stream(self.program, stream_mode, subgraphs, output_keys, version)
                 async with aclosing(self._aparts(input, config, options, stream, [])) as parts:
                     return [part async for each in parts for part in each]
@@ -239,6 +278,14 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
         ainvoke = functools.partial(self.ainvoke, **options)
         return await abatched(ainvoke, inputs, config, return_exceptions)
 
+    @overload
+    def stream(
+        self, input: Any, config: Config = None, *, version: Literal["v1"] = "v1", **options: Unpack[Shown]
+    ) -> Iterator[Any]: ...
+    @overload
+    def stream(
+        self, input: Any, config: Config = None, *, version: Literal["v2"], **options: Unpack[Shown]
+    ) -> Iterator[StreamPart]: ...
     def stream(
         self,
         input: Any,
@@ -252,10 +299,10 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
     ) -> Iterator[Any]:
         """Run and yield what happens: chunks of one mode, or (mode, chunk) for a list of modes.
 
-        "values": the state after each superstep; "updates" (default): {node: update} for each finished task;
-        "tasks": each task's start and result; "checkpoints": each checkpoint; "debug": both, with step and time;
-        "custom": what nodes wrote to their stream writer; "messages": (message or a part of one, metadata), as
-        nodes write them to `runtime.message_writer`, and complete ones that they return.
+        "values": the state after each superstep that wrote to it; "updates" (default): {node: update} for each
+        finished task; "tasks": each task's start and result; "checkpoints": each checkpoint; "debug": both, with
+        step and time; "custom": what nodes wrote to their stream writer; "messages": (message or a part of one,
+        metadata), as nodes write them to `runtime.message_writer`, and complete ones that they return.
 
         With `subgraphs` the runs nested in this one are shown too, at any depth, and a namespace comes first:
         (("node:task-id", ...), chunk), () for this run. `output_keys` limits "values" and "updates" to some keys
@@ -271,6 +318,14 @@ class CompiledGraph(Composable, Defaulting, Generic[StateT, ContextT, InputT, Ou
             with closing(self._parts(input, config, options, stream)) as parts:
                 yield from parts
 
+    @overload
+    def astream(
+        self, input: Any, config: Config = None, *, version: Literal["v1"] = "v1", **options: Unpack[Shown]
+    ) -> AsyncIterator[Any]: ...
+    @overload
+    def astream(
+        self, input: Any, config: Config = None, *, version: Literal["v2"], **options: Unpack[Shown]
+    ) -> AsyncIterator[StreamPart]: ...
     def astream(
         self,
         input: Any,

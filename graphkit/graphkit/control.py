@@ -26,12 +26,15 @@ class RunControl:
         return control
 
     def request_drain(self, reason: str = "shutdown") -> None:
+        """Ask the run to stop between two supersteps; `reason` is that of the `GraphDrained` it stops with."""
         self._reason = reason
 
     @property
     def drain_requested(self) -> bool:
+        """Whether the run was asked to stop."""
         return self._reason is not None
 
     @property
     def drain_reason(self) -> str | None:
+        """Why, as it was given; None before it was asked."""
         return self._reason

@@ -106,6 +106,11 @@ class Setting:
         given = self.checkpointer
         if given is not None and not isinstance(given, (bool, BaseCheckpointSaver)):
             raise TypeError(f"checkpointer must be a saver, True, False or None, not {given!r}")
+        for name, one in (("cache", self.cache), ("store", self.store)):
+            if isinstance(one, (type, bool)):
+                raise TypeError(
+                    f"{name} must be a {name}, such as InMemory{name.title()}(), or None, not {one!r}"
+                )
         self.saver = given if isinstance(given, BaseCheckpointSaver) else None
 
 

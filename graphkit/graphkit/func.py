@@ -33,7 +33,7 @@ from graphkit.engine.request import DEFAULT_RECURSION_LIMIT
 from graphkit.frame import running
 from graphkit.graph.identifier import identifier
 from graphkit.graph.node import callable_forms, callee_of, check_name, name_of
-from graphkit.graph.state import Retry, Timeout, policies
+from graphkit.graph.state import Retry, Timeout, cache_policy_of, policies
 from graphkit.type_variables import ContextT
 from graphkit.types import CachePolicy, TimeoutPolicy
 from graphkit_checkpoint.base import BaseCheckpointSaver
@@ -73,7 +73,7 @@ class TaskFunction(Generic[P, T]):
             shape=Shape(None),
             result=_returned,
             retry=policies(retry_policy),
-            cache=_caching(("task",), self.__name__, func, _of_arguments(cache_policy)),
+            cache=_caching(("task",), self.__name__, func, _of_arguments(cache_policy_of(cache_policy))),
             timeout=TimeoutPolicy.coerce(timeout),
         )
 
@@ -249,7 +249,7 @@ class entrypoint(Generic[ContextT]):
             shape=Shape((START,), is_root=True),
             result=_finished,
             retry=policies(self.retry_policy),
-            cache=_caching(("entrypoint",), name, func, self.cache_policy),
+            cache=_caching(("entrypoint",), name, func, cache_policy_of(self.cache_policy)),
             timeout=TimeoutPolicy.coerce(self.timeout),
             coordinates=True,
         )

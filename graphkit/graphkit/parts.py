@@ -60,6 +60,8 @@ class CheckpointTask(TypedDict):
 
 
 class CheckpointPayload(TypedDict):
+    """A checkpoint: the values, the names of the nodes that are `next`, and their tasks."""
+
     config: RunnableConfig
     parent_config: RunnableConfig | None
     values: Any
@@ -69,6 +71,8 @@ class CheckpointPayload(TypedDict):
 
 
 class DebugPayload(TypedDict):
+    """`payload` is what `type` says."""
+
     step: int
     timestamp: str
     type: Literal["checkpoint", "task", "task_result"]
@@ -85,6 +89,8 @@ class ValuesStreamPart(TypedDict, Generic[OutputT]):
 
 
 class UpdatesStreamPart(TypedDict):
+    """`data` is {node: what it returned} of a finished task."""
+
     type: Literal["updates"]
     ns: tuple[str, ...]
     data: dict[str, Any]
@@ -99,24 +105,32 @@ class MessagesStreamPart(TypedDict):
 
 
 class CustomStreamPart(TypedDict):
+    """`data` is what a node wrote to its stream writer."""
+
     type: Literal["custom"]
     ns: tuple[str, ...]
     data: Any
 
 
 class CheckpointStreamPart(TypedDict):
+    """`data` is a checkpoint that was made."""
+
     type: Literal["checkpoints"]
     ns: tuple[str, ...]
     data: CheckpointPayload
 
 
 class TasksStreamPart(TypedDict):
+    """`data` is the start of a task or its end."""
+
     type: Literal["tasks"]
     ns: tuple[str, ...]
     data: TaskPayload | TaskResultPayload
 
 
 class DebugStreamPart(TypedDict):
+    """`data` is a checkpoint or a task's start or end, with step and time."""
+
     type: Literal["debug"]
     ns: tuple[str, ...]
     data: DebugPayload

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from graphkit.frame import running
 
 __all__ = ["interrupt"]
+
+AnswerT = TypeVar("AnswerT")
+
+
+@overload
+def interrupt(value: Any, *, name: str | None = None) -> Any: ...
+@overload
+def interrupt(value: Any, *, name: str | None = None, response_schema: type[AnswerT]) -> AnswerT: ...
+@overload
+def interrupt(value: Any, *, name: str | None = None, response_schema: Any) -> Any: ...
 
 
 def interrupt(value: Any, *, name: str | None = None, response_schema: Any = None) -> Any:

@@ -72,10 +72,12 @@ class Runtime(Generic[ContextT]):
 
     @property
     def drain_requested(self) -> bool:
+        """Whether the run was asked to stop: a node that takes long may end early."""
         return self.control is not None and self.control.drain_requested
 
     @property
     def drain_reason(self) -> str | None:
+        """Why the run was asked to stop; None if it was not."""
         return None if self.control is None else self.control.drain_reason
 
     def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:

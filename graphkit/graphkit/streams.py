@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from typing import Any, Final, Literal, Protocol, get_args
 
 from graphkit import shapes
@@ -162,8 +171,17 @@ class Stream:
     # States
 
     def _values(self, event: StateChanged) -> Chunks:
+        if not (event.written is None or self._is_wanted(event, event.written)):
+            return ()
         values = event.values if self._keys is None else self._shown(event)
         return () if values is NOTHING else (values,)
+
+    def _is_wanted(self, event: StateChanged, written: Set[str]) -> bool:
+        """Whether anything was written that is shown."""
+        keys = self._keys
+        if keys is None or self._is_nested(event):
+            return bool(written)
+        return keys in written if isinstance(keys, str) else not written.isdisjoint(keys)
 
     def _halted_values(self, event: Halted) -> Chunks:
         if not event.interrupts:
@@ -237,13 +255,15 @@ _SHAPES: Final[Mapping[StreamMode, Mapping[type, Shape]]] = {
     "updates": {TaskEnded: Stream._update, Halted: Stream._halted},
     "custom": {Custom: lambda stream, event: (event.value,)},
     "tasks": {
-        TaskStarted: lambda stream, event: (shapes.task_started(event),),
+        TaskStarted: lambda stream, event: () if event.again else (shapes.task_started(event),),
         TaskEnded: lambda stream, event: (shapes.task_ended(event),),
     },
     "checkpoints": {CheckpointSaved: lambda stream, event: (shapes.checkpoint(event),)},
-    "debug": dict.fromkeys(
-        (TaskStarted, TaskEnded, CheckpointSaved), lambda stream, event: (shapes.framed(event),)
-    ),
+    "debug": {
+        TaskStarted: lambda stream, event: () if event.again else (shapes.framed(event),),
+        TaskEnded: lambda stream, event: (shapes.framed(event),),
+        CheckpointSaved: lambda stream, event: (shapes.framed(event),),
+    },
     "messages": {MessageChunk: Stream._written, TaskStarted: Stream._started, TaskEnded: Stream._returned},
 }
 """What each kind of event is in each mode."""

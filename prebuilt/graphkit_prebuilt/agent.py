@@ -177,6 +177,7 @@ class Agent(Host[AgentThread], Snapshots, Lifetime):
 
     @property
     def id(self) -> str:
+        """`agent_id`."""
         return self.agent_id
 
     @property
@@ -196,11 +197,10 @@ class Agent(Host[AgentThread], Snapshots, Lifetime):
 
     @system_prompt.setter
     def system_prompt(self, prompt: SystemPrompt) -> None:
-        if prompt is not None and not isinstance(prompt, (str, list)):
+        blocks: Any = [{"text": prompt}] if isinstance(prompt, str) and prompt else prompt or []
+        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
             raise TypeError(f"system_prompt must be a text or a list of blocks, not {prompt!r:.100}")
-        self._system_prompt: list[SystemContentBlock] = (
-            [{"text": prompt}] if isinstance(prompt, str) and prompt else list(prompt or ())
-        )
+        self._system_prompt: list[SystemContentBlock] = list(blocks)
 
     @property
     def system_prompt_content(self) -> list[SystemContentBlock] | None:
@@ -231,6 +231,7 @@ class Agent(Host[AgentThread], Snapshots, Lifetime):
 
     @property
     def tool_names(self) -> list[str]:
+        """What the model calls the tools, in the order in which they were added."""
         return list(self.tool_registry.registry)
 
     @property

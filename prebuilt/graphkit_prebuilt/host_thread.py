@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
+from graphkit.engine.attempt import Scope
 from graphkit.engine.identity import TASK
 from graphkit.engine.request import Position
 from graphkit.snapshot import Viewer
@@ -25,7 +26,7 @@ from graphkit_prebuilt.plugin_state import (
     tentative,
 )
 
-__all__ = ["HostThread", "Taken", "Within"]
+__all__ = ["HostThread", "Taken", "Within", "recorded_of"]
 
 
 class Taken(NamedTuple):
@@ -193,3 +194,10 @@ class HostThread(ABC):
             if host is None:
                 return
             yield host.thread_within(self.id, Within(self.saver, at))
+
+
+def recorded_of(host: Any, scope: Scope) -> Mapping[str, Any]:
+    """The channels of an agent or orchestrator in its run, with what was recorded of the superstep."""
+    thread: HostThread = host.thread_within(scope.thread_id, Within(scope.live.saver, scope.namespace))
+    values: Mapping[str, Any] = thread.snapshot.values
+    return values

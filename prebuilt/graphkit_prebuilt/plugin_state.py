@@ -7,7 +7,7 @@ change one state: what was written last stays, whichever task's writes are appli
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Literal, Protocol
 
@@ -114,9 +114,13 @@ class PluginStates(ABC):
 
 class Running(Protocol):
     """A request of an agent or orchestrator: `values` are the channels as the running task sees them, `states` those of
-    its plugins if it has needed any."""
+    its plugins if it has needed any. `recorded()` are the channels with what was recorded of the superstep that the
+    request goes on with; None where it begins with one."""
 
     states: RunningStates | None
+
+    @property
+    def recorded(self) -> Callable[[], Mapping[str, Any]] | None: ...
 
     @property
     def agent(self) -> Any: ...
@@ -135,11 +139,15 @@ class RunningStates(PluginStates):
         # As stored, and with what was set since:
         self._live: dict[Part, tuple[Mapping[Any, Any], Pieces]] = {}
         self._set: dict[Part, Pieces] = {}
+        # What was recorded of the superstep that the request goes on with, and what was stored when it was read:
+        self._recorded: dict[Part, tuple[Mapping[Any, Any], Mapping[Any, Any]]] | None = None
 
     def pieces(self, part: Part) -> Pieces:
         stored, live = self.request.values.get(part) or NO_PIECES, self._live.get(part)
-        if live is None or live[0] is not stored:
-            live = self._live[part] = stored, {**stored, **self.unsettled(part)}
+        reads = self._recorded is None and self.request.recorded is not None
+        if live is None or live[0] is not stored or reads:
+            newer = {**self._newer(self._recorded_of(part, stored), stored), **self.unsettled(part)}
+            live = self._live[part] = stored, {**stored, **newer}
         return live[1]
 
     def write(self, part: Part, pieces: Pieces) -> None:
@@ -151,12 +159,35 @@ class RunningStates(PluginStates):
     def unsettled(self, part: Part) -> Pieces:
         """What was set in this request that is newer than what the running task sees as stored."""
         stored = self.request.values.get(part) or NO_PIECES
-        newer = self._set.get(part, NO_PIECES).items()
-        return {path: piece for path, piece in newer if path not in stored or piece[0] > stored[path][0]}
+        return self._newer(self._set.get(part, NO_PIECES), stored)
 
     def forget(self, part: Part) -> None:
         """What was set is about to be taken away."""
         self._set.pop(part, None)
+        if self._recorded is not None:
+            self._recorded.pop(part, None)
+
+    def _recorded_of(self, part: Part, stored: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """What tasks of this superstep that have finished had set, in another process maybe."""
+        values, recorded = self.request.values, self.request.recorded
+        if self._recorded is None and recorded is not None:
+            found = recorded()
+            self._recorded = {
+                each: (values.get(each) or NO_PIECES, _pieces_in(found, each)) for each in PARTS
+            }
+        before, pieces = (self._recorded or {}).get(part, (None, NO_PIECES))
+        return pieces if before is stored else NO_PIECES
+
+    @staticmethod
+    def _newer(pieces: Mapping[Any, Any], stored: Mapping[Any, Any]) -> Pieces:
+        return {
+            path: piece for path, piece in pieces.items() if path not in stored or piece[0] > stored[path][0]
+        }
+
+
+def _pieces_in(values: Mapping[str, Any], part: Part) -> Pieces:
+    """Of a channel that may hold more: what a directive says of a turn."""
+    return {path: piece for path, piece in (values.get(part) or NO_PIECES).items() if type(path) is tuple}
 
 
 def settle(request: Running, frame: Frame) -> None:

@@ -65,9 +65,10 @@ def read_prompt(given: Any) -> Given:
     if isinstance(given, Command):
         return _command(given)
     if not isinstance(given, list):
+        remedy = "; give a list with it" if isinstance(given, dict) else ""
         raise InvalidPromptError(
             f"{_shown(given)} is no prompt: an agent takes text, a list of content blocks or of messages, the "
-            f"answers to its questions, or None to go on"
+            f"answers to its questions, or None to go on{remedy}"
         )
     if not given:
         return Given("nothing", empty=True)

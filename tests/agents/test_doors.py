@@ -225,6 +225,7 @@ def test_an_agent_is_a_local_agent() -> None:
         ({"model": 5}, TypeError, "no model"),
         ({"model": "unknown"}, ValueError, "provider:model"),
         ({"system_prompt": 5}, TypeError, "system_prompt"),
+        ({"system_prompt": ["be brief"]}, TypeError, "system_prompt must be a text or a list of blocks"),
         ({"messages": "hi"}, TypeError, "messages"),
         ({"messages": [{"role": "robot", "content": []}]}, ValueError, "robot"),
         ({"messages": [{"text": "a block"}]}, TypeError, "messages"),

@@ -32,7 +32,7 @@ from graphkit.hooks import (
 )
 from graphkit_prebuilt.content import TextBlock, ToolResultBlock, ToolUse, assistant, tool_result, user
 
-AGENT = object()
+AGENT: Any = object()
 USE = {"tool_use": ToolUse(toolUseId="t1", name="add", input={"a": 1})}
 MESSAGE = {"message": assistant("hello")}
 RESULT = {"result": tool_result("t1", "success", "3")}

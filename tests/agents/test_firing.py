@@ -26,6 +26,8 @@ from graphkit_prebuilt.hooks.firing import fire, heard
 from graphkit_prebuilt.loop.steps import Steps, awaited, blocking
 from tests.conftest import EMPTY, Build, Graph, Reopen, Runner, Saver, graph_of, questions, response
 
+NOBODY: Any = None
+
 
 class Agent:
     """As much of an agent as firing needs."""
@@ -65,19 +67,19 @@ def graph_that(body: Body, runner: Runner, saver: Saver = None) -> Graph:
 
 
 def before_model() -> BeforeModelCallEvent:
-    return BeforeModelCallEvent(agent=None)
+    return BeforeModelCallEvent(agent=NOBODY)
 
 
 def before_tool(call: str = "t1") -> BeforeToolCallEvent:
     return BeforeToolCallEvent(
-        agent=None, selected_tool=None, tool_use=ToolUse(toolUseId=call, name="x", input={})
+        agent=NOBODY, selected_tool=None, tool_use=ToolUse(toolUseId=call, name="x", input={})
     )
 
 
 def after_tool(call: str) -> AfterToolCallEvent:
     use = ToolUse(toolUseId=call, name="x", input={})
     result = tool_result(call, "success", "done")
-    return AfterToolCallEvent(agent=None, selected_tool=None, tool_use=use, result=result)
+    return AfterToolCallEvent(agent=NOBODY, selected_tool=None, tool_use=use, result=result)
 
 
 # --- Who hears ------------------------------------------------------------------------------------------
@@ -282,8 +284,8 @@ def test_the_same_name_in_another_event_call_or_number_is_another_question(
             fire(request_, before_model(), "model"),
             fire(request_, after_tool("t1"), "t1"),
             fire(request_, after_tool("t2"), "t2"),
-            fire(request_, MessageAddedEvent(agent=None, message=user("a")), "0"),
-            fire(request_, MessageAddedEvent(agent=None, message=user("b")), "1", number=1),
+            fire(request_, MessageAddedEvent(agent=NOBODY, message=user("a")), "0"),
+            fire(request_, MessageAddedEvent(agent=NOBODY, message=user("b")), "1", number=1),
         ]
 
     def body() -> Steps[list[Any]]:
@@ -333,7 +335,7 @@ def test_plain_interrupts_are_counted_event_by_event(
     request_.hooks.add_callback(BeforeModelCallEvent, lambda event: seen.append(interrupt("second")))
 
     def body() -> Steps[list[Any]]:
-        yield from fire(request_, BeforeInvocationEvent(agent=None), "before")
+        yield from fire(request_, BeforeInvocationEvent(agent=NOBODY), "before")
         yield from fire(request_, before_model(), "model")
         return [interrupt("third")]
 
@@ -458,9 +460,9 @@ def test_what_has_fired_to_its_end_is_not_fired_again_and_what_was_written_stays
     )
 
     def body() -> Steps[list[Any]]:
-        before = BeforeInvocationEvent(agent=None, messages=[user("given")])
+        before = BeforeInvocationEvent(agent=NOBODY, messages=[user("given")])
         yield from fire(request_, before, "before")
-        yield from fire(request_, AfterInvocationEvent(agent=None), "after")
+        yield from fire(request_, AfterInvocationEvent(agent=NOBODY), "after")
         return [before.messages, before.cancel]
 
     (asked,) = runner.invoke(graph_that(body, runner, saver), EMPTY, config)["__interrupt__"]
@@ -480,7 +482,7 @@ def test_what_has_fired_before_a_failure_is_not_fired_again(
         yield from fire(request_, before_model(), "before")
         if fails_now[0]:
             raise ValueError("the model is away")
-        yield from fire(request_, AfterModelCallEvent(agent=None), "after")
+        yield from fire(request_, AfterModelCallEvent(agent=NOBODY), "after")
         return ["done"]
 
     graph = graph_that(body, runner, saver)

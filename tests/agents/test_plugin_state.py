@@ -25,6 +25,7 @@ from graphkit.hooks import (
 from graphkit.models.scripted import ToolCall
 from graphkit.plugins import HaltSignal, Plugin, hook
 from graphkit.session import SessionManager
+from graphkit.tools.executors import SequentialToolExecutor
 from graphkit.types.tools import ToolContext
 from graphkit_prebuilt import plugin_state
 from graphkit_prebuilt.plugin_state import RestingStates, RunningStates
@@ -250,6 +251,44 @@ def test_a_call_that_goes_on_later_sees_what_the_others_have_set(session: Sessio
     state = session.agent().get_plugin_state("tally")
     assert state["count"] == 5
     assert sorted(state["log"]) == ["began ask", "began ask", "began work", "ended ask", "ended work"]
+
+
+class Ended(Tally):
+    """Hears only how calls end."""
+
+    @hook
+    def ended(self, event: AfterToolCallEvent) -> None:
+        super().ended(event)
+
+    def began(self, event: BeforeToolCallEvent) -> None: ...
+
+
+class Mortal:
+    """A tool that does not outlive its first call."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @tool
+    def die(self) -> str:
+        """Die, once."""
+        self.calls += 1
+        if self.calls == 1:
+            raise KeyboardInterrupt  # as a process that dies: nothing comes to rest
+        return "alive"
+
+
+def test_after_a_crash_it_is_what_the_calls_that_were_recorded_have_set(session: Session, door: Door) -> None:
+    calls = [ToolCall("work", {}), ToolCall("die", {}), ToolCall("work", {})]
+    options: Any = {"tools": [work, Mortal().die], "tool_executor": SequentialToolExecutor()}
+    agent = session.agent(calls, "done", plugins=[Ended(), Counter()], **options)
+    with pytest.raises(KeyboardInterrupt):
+        agent("go")
+    assert session.agent().get_plugin_state("tally") == {"count": 1, "log": ["ended work"]}
+    door(session.agent())
+    state = session.agent().get_plugin_state("tally")
+    assert state == {"count": 3, "log": ["ended work", "ended die", "ended work"]}
+    assert states(session.agent()) == (2, None)
 
 
 # --- Types ------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from graphkit.tools import tool
 from graphkit_prebuilt.plugins import attach
 from graphkit_prebuilt.tools.box import ToolRegistry
 
+NOBODY: Any = None
+
 
 class Host:
     """As much of an agent as plugins need."""
@@ -116,7 +118,7 @@ def test_static_and_class_methods_are_hooks_too() -> None:
     attach(host, [Forms()])
     assert host.heard(BeforeModelCallEvent) == ["static", "of_class"]
     for entry in host.hooks.of(BeforeModelCallEvent):
-        entry.callback(BeforeModelCallEvent(agent=None))
+        entry.callback(BeforeModelCallEvent(agent=NOBODY))
 
 
 def recording(plugin_name: str, log: list[str]) -> Plugin:
@@ -147,7 +149,7 @@ def test_each_plugin_in_order_has_its_init_then_its_hooks_then_its_tools() -> No
     assert log == ["a: init, tools set()", "b: init, tools set()"]
     log.clear()
     for entry in host.hooks.of(BeforeInvocationEvent):
-        entry.callback(BeforeInvocationEvent(agent=None))
+        entry.callback(BeforeInvocationEvent(agent=NOBODY))
     assert log == ["a: from init", "a: hook", "b: from init", "b: hook"]
     assert list(host.tool_registry.registry) == ["a", "b"]
 

@@ -83,7 +83,7 @@ NO_PROMPTS: dict[str, tuple[Any, str]] = {
     "a bool": (True, "True (bool) is no prompt"),
     "bytes": (b"hi", "b'hi' (bytes) is no prompt"),
     "a tuple": (({"text": "a"},), "(tuple) is no prompt"),
-    "a dict": (user("a"), "(dict) is no prompt"),
+    "a dict": (user("a"), "or None to go on; give a list with it"),
     "a generator": (iter([]), "is no prompt"),
     "a list of text": (["a"], "'a' (str) is no content block"),
     "a list of lists": ([[]], "[] (list) is no content block"),

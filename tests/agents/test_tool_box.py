@@ -244,6 +244,20 @@ def test_a_tool_of_langchain(take: Take) -> None:
     assert served(take, box, "search", text="x") == "found x"
 
 
+class Bare:
+    """No more of the shape than it is known by."""
+
+    name = "search"
+    description = "Search."
+    args_schema: Any = Query
+    invoke = LangChainLike.invoke
+    ainvoke = LangChainLike.ainvoke
+
+
+def test_no_more_of_the_shape_of_langchain_s_tools_is_needed(take: Take) -> None:
+    assert served(take, box_of(Bare()), "search", text="x") == "found x"
+
+
 def test_a_tool_of_langchain_that_is_async_alone(take: Take) -> None:
     thing = LangChainLike()
     thing.func, thing.coroutine = None, True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -558,9 +559,23 @@ def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert shell.main([f"sqlite:///{tmp_path / 't.sqlite'}", "--only", "usage"]) == 0
     assert "SqliteSaver: 3 checks, 0 failed" in capsys.readouterr().out
     assert shell.main([f"sqlite:///{tmp_path / 's.sqlite'}", "--store", "--only", "search"]) == 0
-    for wrong in (["nothing"], ["mysql://x"], ["sqlite:///x", "--without", "leases"]):
-        with pytest.raises(SystemExit):
+    for wrong, why in (
+        (["nothing"], "neither a URL nor module:callable"),
+        (["mysql://x"], "no saver for mysql"),
+        (["sqlite:///x", "--without", "leases"], "say why"),
+        (["sqlite:///x", "--only", "magic"], "no capability 'magic'; there are checkpoints, values"),
+        (["no_such_module:make"], "'no_such_module:make' cannot be found"),
+        (["graphkit.checkpoint.memory:make"], "cannot be found.*'make'"),
+        (
+            ["graphkit.checkpoint.memory:InMemorySaver"],
+            "what one object has stored another one does not find",
+        ),
+        (["graphkit.store.memory:InMemoryStore", "--store"], "every call is to open the same storage"),
+    ):
+        with pytest.raises(SystemExit) as ended:
             shell.main(wrong)
+        assert ended.value.code == 2
+        assert re.search(why, capsys.readouterr().err.replace("\n", " "))
 
 
 def test_from_the_shell_with_a_callable() -> None:

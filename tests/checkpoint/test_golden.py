@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -134,6 +133,6 @@ def test_a_copy_and_what_pruning_leaves_go_on_like_the_thread(thread: str, saver
     removed = saver.prune(thread, keep_last=1)
     assert removed == len(list(saver.history("copy"))) - 1 + (3 if thread == "nested" else 0)
     left = graph.get_state(at(thread))
-    assert repr(replace(left, parent_config=None)) == repr(replace(head, parent_config=None))
+    assert repr(left._replace(parent_config=None)) == repr(head._replace(parent_config=None))
     go_on(saver, thread)
     go_on(saver, thread, into="copy")

@@ -31,7 +31,7 @@ from graphkit.errors import CheckpointCorruptError, EncryptionError, StorageBusy
 from graphkit_checkpoint import migrations
 from graphkit_checkpoint.ownership import _process_prefix, forget_token, new_token
 from graphkit_checkpoint.serde import pack, unpack
-from graphkit_checkpoint.statements import SCHEMA_VERSION, schema_table
+from graphkit_checkpoint.statements import SCHEMA_VERSION, metadata, schema_table
 from graphkit_checkpoint.store.sqlite import SqliteStore
 from tests.golden.make import FOLDER, seen
 
@@ -318,6 +318,15 @@ def test_a_table_that_is_missing(old: Path) -> None:
     with connect(old) as connection:
         connection.execute("DROP TABLE graphkit_write")
     refused(old, StorageCorruptError, "there is no graphkit_write")
+
+
+@pytest.mark.parametrize("table", [*metadata.tables])
+def test_a_table_that_is_lost_is_not_made_anew(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "t.sqlite"
+    SqliteSaver(str(path)).close()
+    with connect(path) as connection:
+        connection.execute(f"DROP TABLE {table}")
+    refused(path, StorageCorruptError, f"{table} .* missing")
 
 
 def test_postgresql_refuses_versions_too(postgres_url: str) -> None:

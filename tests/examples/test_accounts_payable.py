@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -172,14 +173,13 @@ def test_resuming_a_finished_thread_asks_nothing_and_changes_nothing(tmp_path: P
     assert ledger_of(again) == before
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_questions_are_asked_there(tmp_path: Path) -> None:
-    facts = expected()
+def run_on_terminal(typed: bytes, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The demo, with somebody who types this."""
     keyboard, terminal = os.openpty()
     try:
-        os.write(keyboard, b"y\nseen\n" * len(facts.questions))
-        done = subprocess.run(
-            [sys.executable, str(DEMO / "main.py"), "--output", str(tmp_path)],
+        os.write(keyboard, typed)
+        return subprocess.run(
+            [sys.executable, str(DEMO / "main.py"), "--output", str(folder)],
             stdin=terminal,
             capture_output=True,
             text=True,
@@ -188,7 +188,22 @@ def test_on_a_terminal_the_questions_are_asked_there(tmp_path: Path) -> None:
     finally:
         os.close(terminal)
         os.close(keyboard)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_the_questions_are_asked_there(tmp_path: Path) -> None:
+    facts = expected()
+    done = run_on_terminal(b"y\nseen\n" * len(facts.questions), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Why?") == len(facts.questions)
     assert "rejected" not in {row["outcome"] for row in ledger_of(done.stdout)}
     assert sum(row["note"] == "seen" for row in ledger_of(done.stdout)) == len(facts.questions)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_where_nobody_answers_on_the_terminal_the_questions_stay_open(tmp_path: Path) -> None:
+    done = run_on_terminal(b"y\nseen\n\x04", tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    [place] = re.findall(r"once more: .* resume (.*)$", done.stderr, re.MULTILINE)
+    assert printed_totals(run_demo("resume", *shlex.split(place))) == expected().totals

@@ -59,12 +59,13 @@ STARTED = [
 
 
 def test_support(tmp_path: Path) -> None:
-    assert run("support", "--output", str(tmp_path)) == [
-        *STARTED,
-        "[resume] 3 messages are there, 1 question is open; answer: yes",
-        "[tool] refund A-17: $40",
-        "[resume] stopped because of end_turn: Your money is on its way.",
-    ]
+    for _ in range(2):
+        assert run("support", "--output", str(tmp_path)) == [
+            *STARTED,
+            "[resume] 3 messages are there, 1 question is open; answer: yes",
+            "[tool] refund A-17: $40",
+            "[resume] stopped because of end_turn: Your money is on its way.",
+        ]
     assert run("support")[:3] == STARTED
 
 

@@ -20,7 +20,7 @@ PRINTED = {
         f"answer: updates: {{'write': {ANSWER}}}",
         "desk: updates: {'answer': ",
     ],
-    "parts": ["1 messages", "from look_up", "1 messages", "from answer", "2 messages"],
+    "parts": ["1 messages", "from look_up", "from answer", "2 messages"],
     "debug": [
         "[desk] step 1: look_up starts with ",
         "[desk] step 1: look_up wrote None",

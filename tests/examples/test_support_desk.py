@@ -20,15 +20,17 @@ TAKEN = [
 
 
 def test_large_refunds_wait_for_a_colleague(tmp_path: Path) -> None:
-    assert run_program("support_desk/main.py", "--output", str(tmp_path)) == [
-        *TAKEN,
-        "[decide] emmy: refund {'order_id': 'C-9', 'amount': 900}? she has had it for a year",
-        "[decide] emmy: I am sorry. The call of the tool refund was not approved: she has had it for a year",
-        "[decide] grace: refund {'order_id': 'B-3', 'amount': 320}? yes",
-        "    refund B-3: $320",
-        "[decide] grace: Done: $320 will arrive in three days.",
-    ]
-    with SqliteSaver(tmp_path / "desk.sqlite") as saver:
+    folder = tmp_path / "is made"
+    for _ in range(2):
+        assert run_program("support_desk/main.py", "--output", str(folder)) == [
+            *TAKEN,
+            "[decide] emmy: refund {'order_id': 'C-9', 'amount': 900}? she has had it for a year",
+            "[decide] emmy: I am sorry. The call of the tool refund was not approved: she has had it for a year",
+            "[decide] grace: refund {'order_id': 'B-3', 'amount': 320}? yes",
+            "    refund B-3: $320",
+            "[decide] grace: Done: $320 will arrive in three days.",
+        ]
+    with SqliteSaver(folder / "desk.sqlite") as saver:
         assert sorted(saver.thread_ids()) == ["ada", "emmy", "grace", "mary"]
 
 

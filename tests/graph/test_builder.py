@@ -4,14 +4,15 @@ import asyncio
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, assert_type
 
 import pytest
 from pydantic import BaseModel
 
-from graphkit import END, START, Command, Send, StateGraph
+from graphkit import END, START, Command, Send, StateGraph, interrupt, task
 from graphkit.cache.memory import InMemoryCache
 from graphkit.checkpoint.memory import InMemorySaver
 from graphkit.compiled import CompiledGraph
@@ -25,7 +26,16 @@ from graphkit.errors import (
 )
 from graphkit.prebuilt import ToolRuntime
 from graphkit.runtime import Runtime
-from graphkit.types import CachePolicy, RetryPolicy, RunnableConfig, StreamWriter, TimeoutPolicy
+from graphkit.store.memory import InMemoryStore
+from graphkit.types import (
+    CachePolicy,
+    GraphOutput,
+    RetryPolicy,
+    RunnableConfig,
+    StreamPart,
+    StreamWriter,
+    TimeoutPolicy,
+)
 from tests.conftest import Runner, Saver, says
 from tests.conftest import State as Logged
 
@@ -81,6 +91,11 @@ class Told(TypedDict):
     log: list[str]
 
 
+@dataclass
+class Person:
+    name: str
+
+
 def test_a_graph_has_the_types_of_its_schemas_and_those_on_the_right_may_be_left_out() -> None:
     assert_type(StateGraph(State), StateGraph[State])
     assert_type(StateGraph(State), StateGraph[State, Any, State, State])
@@ -93,6 +108,29 @@ def test_a_graph_has_the_types_of_its_schemas_and_those_on_the_right_may_be_left
 
     written = StateGraph[State, Context, Asked](State).add_node(first).add_edge(START, "first").compile()
     assert written.invoke({}) == {"log": ["first"]}
+
+
+def test_the_second_version_of_what_is_shown_has_types() -> None:
+    graph = StateGraph(State, output_schema=Told).add_node(first).add_edge(START, "first").compile()
+    shown = graph.invoke({}, version="v2")
+    assert_type(shown, GraphOutput[Told])
+    assert shown.value == {"log": ["first"]}
+    streamed = graph.stream({}, version="v2", stream_mode=["values", "updates"])
+    assert_type(streamed, Iterator[StreamPart])
+    assert [part["data"] for part in streamed if part["type"] == "updates"] == [{"first": {"log": ["first"]}}]
+    assert_type(graph.stream({}), Iterator[Any])
+    assert_type(graph.astream({}, version="v2"), AsyncIterator[StreamPart])
+
+
+def test_what_a_model_validates_has_its_type() -> None:
+    def asks(state: State) -> State:
+        told = interrupt("who?", response_schema=Person)
+        assert_type(told, Person)
+        assert_type(interrupt("which?"), Any)
+        return {"log": [told.name]}
+
+    graph = StateGraph(State).add_node(asks).add_edge(START, "asks").compile()
+    assert graph.run({}).status == "interrupted"
 
 
 @pytest.mark.parametrize("generic", [StateGraph, CompiledGraph, ToolRuntime])
@@ -164,6 +202,28 @@ def test_a_name_alone_is_no_node() -> None:
 def test_something_that_cannot_be_called_is_no_node() -> None:
     with pytest.raises((TypeError, InvalidGraphError)):
         StateGraph(State).add_node("number", 3).add_edge(START, "number").compile()
+
+
+def test_a_graph_is_compiled_before_it_is_run_or_is_a_node() -> None:
+    builder: Any = nodes("a")
+    for run in ("invoke", "ainvoke", "stream", "get_state"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{run}'.*compile\(\)"):
+            getattr(builder, run)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = builder.nothing
+    with pytest.raises(InvalidGraphError, match=r"compile\(\) it first"):
+        StateGraph(State).add_node("inner", builder)
+
+
+@pytest.mark.parametrize("schema", [{"log": list}, ["log"], "State", 5])
+def test_a_value_is_no_schema(schema: Any) -> None:
+    with pytest.raises(InvalidGraphError, match=r"schema is a class .* not .*" + re.escape(repr(schema))):
+        StateGraph(schema)
+
+
+def test_an_instance_is_no_schema_either() -> None:
+    with pytest.raises(InvalidGraphError, match=r"not .*Person\(name='Ada'\)"):
+        StateGraph(Person("Ada"))  # type: ignore[arg-type]
 
 
 # Edges and branches
@@ -336,6 +396,23 @@ def test_all_faults_are_reported_together_by_name() -> None:
     assert START in message or "entry" in message
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda builder: builder.add_edge(START, first),
+        lambda builder: builder.add_edge(first, "b"),
+        lambda builder: builder.add_edge(["a", first], "b"),
+        lambda builder: builder.set_entry_point(first),
+        lambda builder: builder.add_conditional_edges(first, lambda state: "b"),
+        lambda builder: builder.add_conditional_edges("a", lambda state: "x", {"x": first}),
+        lambda builder: builder.add_conditional_edges("a", lambda state: "x", [first]),
+    ],
+)
+def test_an_edge_leads_between_names_and_not_functions(build: Callable[[StateGraph[Any]], Any]) -> None:
+    with pytest.raises(InvalidGraphError, match=r"names of nodes, not <function first.*'first'"):
+        build(nodes("ab"))
+
+
 def faulty(build: Callable[[StateGraph[Any]], Any]) -> StateGraph[Any]:
     """A sound graph of a and b with one fault added."""
     builder = nodes("ab").add_edge(START, "a").add_edge("a", "b")
@@ -431,6 +508,13 @@ def test_breakpoints_at_unknown_nodes_are_refused(runner: Runner, option: str) -
 def test_a_checkpointer_that_is_none_is_refused(saver: Saver) -> None:
     with pytest.raises(TypeError):
         nodes("a").add_edge(START, "a").compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("option", ["cache", "store"])
+@pytest.mark.parametrize("given", [True, InMemoryCache, InMemoryStore], ids=str)
+def test_so_is_a_cache_or_a_store_that_is_none(option: str, given: Any) -> None:
+    with pytest.raises(TypeError, match=f"{option} must be a {option}.* not "):
+        nodes("a").add_edge(START, "a").compile(**{option: given})
 
 
 @pytest.mark.parametrize("option", ["interrupt_matching", "on_version_change"])
@@ -573,6 +657,26 @@ def test_a_sibling_runs_once_while_another_node_is_retried(runner: Runner) -> No
     builder = alone(Flaky(ConnectionError(), 3), retry_policy=retry()).add_node("sibling", runs.append)
     assert log_of(runner, builder.add_edge(START, "sibling")) == ["attempt 3"]
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("policy", [{"max_attempts": 3}, 3, ["often"]], ids=str)
+def test_a_retry_policy_that_is_none_is_refused(policy: Any) -> None:
+    for build in (
+        lambda: nodes("a").add_node("node", first, retry_policy=policy),
+        lambda: task(retry_policy=policy)(first),
+    ):
+        with pytest.raises(TypeError, match=r"retry_policy must be a RetryPolicy or several.* not "):
+            build()
+
+
+def test_so_is_a_cache_policy() -> None:
+    wrong: Any = True
+    for build in (
+        lambda: nodes("a").add_node("node", first, cache_policy=wrong),
+        lambda: task(cache_policy=wrong)(first),
+    ):
+        with pytest.raises(TypeError, match="cache_policy must be a CachePolicy, not True"):
+            build()
 
 
 def test_node_defaults_apply_to_nodes_without_an_option_of_their_own(runner: Runner) -> None:

@@ -438,6 +438,11 @@ def test_an_unknown_key_in_the_update_of_a_command_warns_too(runner: Runner) -> 
         assert runner.invoke(graph, {"count": 0}) == {"count": 1}
 
 
+def test_of_an_unknown_key_in_the_input_the_warning_says_so(runner: Runner) -> None:
+    with pytest.warns(UnknownChannelWarning, match="^the input has the key 'typo', which is no channel"):
+        runner.invoke(looping(lambda state: {"count": 1}), {"count": 0, "typo": 1})
+
+
 def test_known_keys_do_not_warn(runner: Runner) -> None:
     assert runner.invoke(looping(lambda state: {"count": 1}), {"count": 0}) == {"count": 3}
 

@@ -89,6 +89,14 @@ def test_sound_graphs_pass(sound: GraphDescription) -> None:
             "the edge 'a' -> 'x' leads to 'x', which is no node; add it with add_node('x', ...)",
         ),
         (graph("a", ">a xa"), "the edge 'x' -> 'a' starts at 'x', which is no node"),
+        (
+            GraphDescription(nodes=("a",), edges=((START, "a"), ("a", "END"))),
+            "leads to 'END', which is no node; did you mean graphkit.END, which is '__end__'?",
+        ),
+        (
+            GraphDescription(nodes=("a",), edges=((START, "a"), ("START", "a"))),
+            "starts at 'START', which is no node; did you mean graphkit.START, which is '__start__'?",
+        ),
         (graph("a", ">a .a"), "the edge '__end__' -> 'a' starts at END"),
         (graph("a", ">a a>"), "the edge 'a' -> '__start__' leads to START"),
         (

@@ -104,7 +104,8 @@ def test_every_name_that_was_promised_is_there(module: str) -> None:
     found = importlib.import_module(module)
     missing = [name for name in NAMES[module] if not hasattr(found, name)]
     hidden = [name for name in NAMES[module] if name not in getattr(found, "__all__", NAMES[module])]
-    assert (missing, hidden) == ([], [])
+    unlisted = [name for name in NAMES[module] if name not in dir(found)]
+    assert (missing, hidden, unlisted) == ([], [], [])
 
 
 @pytest.mark.parametrize("module", NAMES)

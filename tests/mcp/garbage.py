@@ -20,7 +20,11 @@ for line in sys.stdin:
     result: object = RESULTS.get(method)
     if method == "tools/list":
         result = PAGES[(message.get("params") or {}).get("cursor")]
-    if method == "tools/call":
+    if method == "tools/list" and sys.argv[1] == "names":
+        result = {"tools": [{**TOOL, "name": "desk.look/up"}, {**TOOL, "name": "l" + "o" * 80 + "ng"}]}
+    if method == "tools/call" and sys.argv[1] == "names":
+        result = {"content": [{"type": "text", "text": message["params"]["name"]}]}
+    elif method == "tools/call":
         print("this is no message")
         match sys.argv[1]:
             case "shape":

@@ -225,6 +225,16 @@ def test_filters_that_are_none(filters: Any) -> None:
         MCPClient(url="http://localhost", tool_filters=filters)
 
 
+def test_names_that_no_model_can_write_are_told_as_it_can() -> None:
+    with MCPClient(lambda: program(str(HERE / "garbage.py"), "names"), mode="legacy") as client:
+        agent = agent_with(client, call("desk_look_up"), "done")
+        assert agent.tool_names == ["desk_look_up", "l" + "o" * 63]
+        agent("go")
+        assert results(agent)[0]["content"] == [{"text": "desk.look/up"}]
+        prefixed = client.list_tools_sync(prefix="my.desk")
+        assert prefixed[0].tool_name == "my_desk_desk_look_up"
+
+
 def test_all_pages_of_tools_are_listed() -> None:
     with MCPClient(lambda: program(str(HERE / "garbage.py"), "pages"), mode="legacy") as client:
         tools = client.list_tools_sync()

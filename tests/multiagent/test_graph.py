@@ -1,13 +1,13 @@
 """`Graph`: who runs when, what each is given, and the ways of making one."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
 from graphkit import Agent
 from graphkit.hooks import AfterNodeCallEvent, BeforeNodeCallEvent
-from graphkit.multiagent import Graph, GraphBuilder, MultiAgentState, Status
+from graphkit.multiagent import Graph, GraphBuilder, GraphResult, MultiAgentState, Status, Swarm, SwarmResult
 from graphkit.plugins import MultiAgentPlugin
 from graphkit.types import Command, Send
 from graphkit_prebuilt.models.scripted import Turn
@@ -36,6 +36,15 @@ def built(names: str, *edges: Any, all_of: str = "", entries: str = "", **limits
 
 def no(state: MultiAgentState) -> bool:
     return False
+
+
+def test_a_turn_of_each_kind_has_a_result_of_its_type(scripts: Scripts) -> None:
+    result = built("x")("go")
+    assert_type(result, GraphResult)
+    assert result.total_nodes == 1
+    found = Swarm([scripts.agent("a", "done")])("go")
+    assert_type(found, SwarmResult)
+    assert len(found.node_history) == 1
 
 
 def test_nodes_follow_edges_and_stand_in_the_order_in_which_they_were_added(door: TeamDoor) -> None:

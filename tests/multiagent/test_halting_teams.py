@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -529,6 +530,30 @@ def test_state_is_kept_with_the_thread_and_a_part_of_it_with_the_turn(
         assert build().get_plugin_state("counter") == ["a", "b"] * turn
         assert build().get_plugin_state("counter", per_invocation=True) is None
     assert seen == [["a"], ["a", "b"]] * 2
+
+
+def test_after_a_crash_the_state_is_what_the_nodes_that_were_recorded_have_set(
+    either: TeamDoor, storage: Storage
+) -> None:
+    alive: list[Any] = []
+
+    def die(task: Any) -> str:
+        alive.append(task)
+        if len(alive) == 1:
+            time.sleep(0.1)  # the others are recorded while it runs
+            raise KeyboardInterrupt  # as a process that dies: nothing comes to rest
+        return "alive"
+
+    def build() -> Graph:
+        nodes = {"a": lambda task: "a", "b": lambda task: "b", "die": die}
+        return Graph(nodes, plugins=[Counter()], session_manager=storage.session)
+
+    with pytest.raises(KeyboardInterrupt):
+        build()("go")
+    before = build().get_plugin_state("counter")
+    assert sorted(before) == ["a", "b"]
+    either(build())
+    assert build().get_plugin_state("counter") == [*before, "die"]
 
 
 def test_each_thread_has_its_own_state(either: TeamDoor, scripts: Scripts) -> None:

@@ -257,7 +257,7 @@ def test_a_turn_in_which_a_node_took_too_long_is_gone_on_with(
             {
                 "slow": slow,
                 "fan": fan,
-                "a": scripts.agent("a", "one"),
+                "a": scripts.agent("a", *["one"] * len(LONGER)),
                 "after": scripts.agent("after", "two"),
                 "end": scripts.agent("end", "three"),
                 "extra": say,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 from uuid import uuid4
@@ -15,7 +17,14 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import InjectedToolCallId
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    Tool,
+    ToolException,
+)
 from langchain_core.tools import tool as langchain_tool
 from pydantic import BaseModel, Field
 
@@ -374,6 +383,120 @@ def test_a_tool_that_returns_a_command(runner: Runner) -> None:
     result = runner.invoke(graph, {"messages": [HumanMessage("go")]})
     assert ("ToolMessage", "noted") in contents(result)
     assert result["messages"][2].name == "note"  # which the tool did not say
+
+
+@langchain_tool
+def whose(
+    city: str,
+    user: Annotated[str, InjectedToolArg] = "nobody",
+    role: Annotated[str | None, InjectedState("role")] = "guest",
+) -> str:
+    """Whose city it is."""
+    return f"{city} of {user}, {role}"
+
+
+def plain_whose(city: str, user: Annotated[str, InjectedToolArg] = "nobody") -> str:
+    """Whose city it is."""
+    return f"{city} of {user}, guest"
+
+
+@langchain_tool
+def private(city: str, user: Annotated[str, InjectedToolArg]) -> str:
+    """Look at a city of somebody."""
+    return f"{city} of {user}"
+
+
+@pytest.mark.parametrize("tool", [whose, plain_whose])
+def test_a_model_fills_no_parameter_that_is_hidden_from_it(runner: Runner, tool: Any) -> None:
+    name = getattr(tool, "name", "plain_whose")
+    node = ToolNode([tool, private])
+    assert list(node.tools_by_name[name].tool_spec["inputSchema"]["json"]["properties"]) == ["city"]
+    forged = {"city": "Rome", "user": "root", "role": "admin"}
+    model = scripted(calling((name, forged), ("private", forged)), AIMessage("done"))
+    values = runner.invoke(create_react_agent(model, node), {"messages": [HumanMessage("go")]})
+    found, refused = values["messages"][2:4]
+    assert (found.content, refused.status) == ("Rome of nobody, guest", "error")
+
+
+@langchain_tool(response_format="content_and_artifact")
+def photo(tool_call_id: Annotated[str, InjectedToolCallId]) -> tuple[list[Any], int]:
+    """Take a photo."""
+    image = {"type": "image", "mime_type": "image/png", "base64": "aGk="}
+    return [{"type": "text", "text": tool_call_id}, image], 1
+
+
+@langchain_tool
+def sorry() -> str:
+    """Fail."""
+    raise ToolException("it failed")
+
+
+sorry.handle_tool_error = True
+
+
+class Either(BaseTool):
+    name: str = "either"
+    description: str = "of both colours"
+
+    def _run(self) -> str:
+        return "blocking"
+
+    async def _arun(self) -> str:
+        return "awaited"
+
+
+@pytest.mark.parametrize("is_reviewed", [False, True], ids=["as it is", "reviewed"])
+def test_in_an_agent_they_are_given_a_whole_call(is_reviewed: bool) -> None:
+    """Its id is there for those that want it; whether it failed, and images, reach the model."""
+    tools: list[Any] = [photo, sorry, whose, private]
+    made = [ToolCall(tool.name, {"city": "Rome", "user": "root"}, f"c{n}") for n, tool in enumerate(tools)]
+    tools = [add_human_in_the_loop(tool) for tool in tools] if is_reviewed else tools
+    agent = Agent(ScriptedModel([made, "done"]), tools=tools, callback_handler=None)
+    result = agent("go")
+    if is_reviewed:
+        result = agent(Command(resume={asked.id: [{"type": "accept"}] for asked in result.interrupts or ()}))
+    seen, failed, found, refused = [block["toolResult"] for block in agent.messages[2]["content"]]
+    assert seen["content"] == [{"text": "c0"}, {"image": {"format": "png", "source": {"bytes": b"hi"}}}]
+    assert (failed["status"], failed["content"]) == ("error", [{"text": "it failed"}])
+    assert found["content"] == [{"text": "Rome of nobody, guest"}]
+    assert refused["status"] == "error"
+
+
+def test_a_tool_of_one_text_and_one_with_a_schema_of_pydantic_1(runner: Runner) -> None:
+    search = Tool(name="search", description="Search.", func=lambda text: f"found {text}")
+    made = [ToolCall("search", {"tool_input": "x"}), ToolCall("search", {"__arg1": "y"})]
+    tools: list[Any] = [search]
+    if sys.version_info < (3, 14):  # where pydantic has it still
+        from pydantic.v1 import BaseModel as OldModel
+
+        class Old(OldModel):
+            number: int
+
+        def double(number: int) -> int:
+            return 2 * number
+
+        tools.append(StructuredTool(name="old", description="Old.", args_schema=Old, func=double))
+        made.append(ToolCall("old", {"number": "2"}))
+    agent = Agent(ScriptedModel([made, "done"]), tools=tools, callback_handler=None)
+    first, *_ = agent.tool_registry.get_all_tool_specs()
+    assert first["inputSchema"]["json"]["properties"] == {"tool_input": {"type": "string"}}
+    agent("go")
+    found = [block["toolResult"]["content"][0]["text"] for block in agent.messages[2]["content"]]
+    assert found == ["found x", "found y", "4"][: len(made)]
+    react = create_react_agent(ScriptedModel([made, "done"]), tools)
+    values = runner.invoke(react, {"messages": ["go"]})
+    assert [said["content"] for said in values["messages"][2:-1]] == found
+
+
+def test_in_an_agent_they_run_in_its_colour(runner: Runner) -> None:
+    made = [ToolCall("either"), ToolCall("alook", {"city": "Rome"})]
+    agent = Agent(ScriptedModel([made, "done"]), tools=[Either(), alook], callback_handler=None)
+    if runner.colour == "sync":
+        agent("go")
+    else:
+        asyncio.run(agent.invoke_async("go"))
+    found = [block["toolResult"]["content"][0]["text"] for block in agent.messages[2]["content"]]
+    assert found == ["blocking" if runner.colour == "sync" else "awaited", "async Rome"]
 
 
 def handoff_to(name: str) -> Any:

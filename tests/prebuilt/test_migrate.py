@@ -206,15 +206,41 @@ def test_an_import_is_taken_apart_where_names_go_different_ways() -> None:
             "from strands import models\nfrom graphkit import Agent as A\nmodels.BedrockModel()\nA.models.nothing",
             [(2, "strands.models.BedrockModel")],
         ),
+        (
+            "import strands as st, langgraph as lg\nst.Agent(), lg.graph.END",
+            "import graphkit as st, graphkit as lg\nst.Agent(), lg.graph.END",
+            [],
+        ),
+        (
+            "try:\n    import strands\nexcept ImportError:\n    strands = None\nelse:\n    strands.Agent()",
+            "try:\n    import graphkit as strands\nexcept ImportError:\n    strands = None\nelse:\n    strands.Agent()",
+            [],
+        ),
+        (
+            "if TYPE_CHECKING:\n    import os, langgraph.types\ndef f() -> 'list[langgraph.types.Send]': ...",
+            "if TYPE_CHECKING:\n    import os, graphkit as langgraph, graphkit.types\n"
+            "def f() -> 'list[langgraph.types.Send]': ...",
+            [],
+        ),
+        (
+            "try:\n    import strands\nexcept ImportError:\n    strands = None\nstrands.Agent\n"
+            "def f():\n    import strands\n    strands.models.BedrockModel",
+            "try:\n    import strands\nexcept ImportError:\n    strands = None\nstrands.Agent\n"
+            "def f():\n    import strands\n    strands.models.BedrockModel",
+            [(8, "strands.models.BedrockModel")],
+        ),
     ],
 )  # fmt: skip
 def test_names_that_are_used_in_full_are_looked_for(
     before: str, after: str, missed: list[tuple[int, str]]
 ) -> None:
-    """What is not here stays what it was, and so does its import."""
+    """What is not here stays what it was, and so does its import. A name that the source assigns to itself too, or says
+    in a text, goes on naming what is imported. A second time changes nothing."""
     found = migrate(before.encode())
     assert found.source.decode() == after
     assert [(miss.line, miss.name) for miss in found.unmapped] == missed
+    again = migrate(found.source)
+    assert (again.source, again.changed) == (found.source, 0)
 
 
 @pytest.mark.parametrize(
@@ -290,14 +316,40 @@ def test_what_could_not_be_mapped_or_read_is_reported(project: Path) -> None:
     (project / "a.py").write_text("from strands import Agent\nfrom strands.sandbox import Sandbox\n")
     (project / "broken.py").write_text("import strands\ndef (:\n")
     (project / "bytes.py").write_bytes(b"# coding: utf-8\nimport strands\nx = '\xff'\n")
+    (project / "deep.py").write_text(f"import strands\nx = {'+'.join('1' * 20_000)}\n")
+    (project / "gone.py").symlink_to("nothing")
+    (project / "inner/around").symlink_to(project)
     (project / "other.py").write_text("print 'nothing of them is in here'\n")
     status, _, errors = ran(project, "--write")
     assert status == 1
+    assert "deep.py: not read" in errors and "gone.py: not read" in errors and "around" not in errors
     assert f"{project / 'a.py'}:2: strands.sandbox.Sandbox: there is nothing of this name" in errors
     assert "broken.py: not read" in errors and "bytes.py: not read" in errors and "other.py" not in errors
     assert (
         project / "a.py"
     ).read_text() == "from graphkit import Agent\nfrom strands.sandbox import Sandbox\n"
+
+
+def test_a_notebook_is_not_read(tmp_path: Path) -> None:
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text('{"cells": [{"source": ["import strands"]}]}')
+    status, _, errors = ran(notebook)
+    assert status == 1 and "a.ipynb: not read: a notebook" in errors
+
+
+def test_a_file_that_cannot_be_written_keeps_no_other_from_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_bytes
+
+    def refuse(path: Path, data: bytes) -> int:
+        if path.name == "a.py":
+            raise PermissionError(13, "Permission denied")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    status, _, errors = ran(project, "--write")
+    assert status == 1 and "a.py: not written" in errors and "\n1 imports in 1 files rewritten" in errors
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:

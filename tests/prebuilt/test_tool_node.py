@@ -9,7 +9,15 @@ import pytest
 from graphkit import tool
 from graphkit.errors import GraphkitError, InvalidUpdateError
 from graphkit.graph import END, START, MessagesState, StateGraph
-from graphkit.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
+from graphkit.models import ScriptedModel, ToolCall
+from graphkit.prebuilt import (
+    InjectedState,
+    InjectedStore,
+    ToolNode,
+    ToolRuntime,
+    create_react_agent,
+    tools_condition,
+)
 from graphkit.prebuilt.tool_node import ToolInvocationError
 from graphkit.store.base import BaseStore
 from graphkit.store.memory import InMemoryStore
@@ -236,6 +244,20 @@ def test_what_is_not_there_to_be_injected() -> None:
             ToolNode([function]).invoke({"messages": [calls((function.__name__, {}))]})
 
 
+def test_what_is_not_there_is_the_default_of_its_parameter() -> None:
+    def look(
+        user: Annotated[str | None, InjectedState("user")] = "nobody",
+        store: Annotated[BaseStore | None, InjectedStore] = None,
+    ) -> str:
+        """Look."""
+        return f"{user} {store}"
+
+    node = ToolNode([look])
+    given = {"messages": [calls(("look", {"user": "the model's"}))]}
+    assert contents(node.invoke(given)) == ["nobody None"]
+    assert contents(node.invoke({**given, "user": None})) == ["None None"]
+
+
 def test_a_tool_of_ours_gets_its_context(runner: Runner) -> None:
     from graphkit import ToolContext
 
@@ -282,7 +304,10 @@ def test_commands_are_passed_on(saver: Saver, runner: Runner, config: RunnableCo
     answer = calls(("rename", {"name": "Ada"}), ("add", {"a": 1, "b": 2}))
     values = runner.invoke(graph_of(ToolNode([rename, add]), answer, saver), GO, config)
     assert values["user"] == "Ada"
-    assert sorted(contents(values)) == ["3", "renamed"]
+    assert contents(values) == ["renamed", "3"]
+    swapped = calls(("add", {"a": 1, "b": 2}), ("rename", {"name": "Bob"}), ("add", {"a": 2, "b": 2}))
+    values = runner.invoke(graph_of(ToolNode([rename, add]), swapped), GO)
+    assert contents(values) == ["3", "renamed", "4"]
 
 
 def test_a_command_may_leave_the_graph(runner: Runner) -> None:
@@ -306,6 +331,53 @@ def test_a_command_without_a_result() -> None:
 
     with pytest.raises(InvalidUpdateError, match=r"'forget' returned a Command.*'c0'"):
         ToolNode([forget]).invoke([calls(("forget", {}))])
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["beside", "inside"])
+def test_of_several_commands_one_has_the_result(runner: Runner, inside: bool) -> None:
+    def note(runtime: ToolRuntime) -> list[Any]:
+        """Note."""
+        said: Any = {"role": "tool", "content": "noted", "tool_call_id": runtime.tool_call_id}
+        said = Command(update={"messages": [said]}) if inside else said
+        return [Command(update={"user": "Ada"}), said]
+
+    values = runner.invoke(graph_of(ToolNode([note]), calls(("note", {}))), GO)
+    assert (values["user"], contents(values)) == ("Ada", ["noted"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (
+            calls(("see", {})),
+            [{"type": "text", "text": "a cat"}, {"type": "image_url", "image_url": {"url": "u"}}],
+        ),
+        (
+            {"role": "assistant", "content": [{"toolUse": {"name": "see", "toolUseId": "c0", "input": {}}}]},
+            [{"text": "a cat"}, {"text": '{"type": "image_url", "image_url": {"url": "u"}}'}],
+        ),
+    ],
+    ids=["chat", "blocks"],
+)
+def test_parts_of_a_message_stay_parts(asked: Any, shown: Any) -> None:
+    def see() -> list[Any]:
+        """See."""
+        return [{"type": "text", "text": "a cat"}, {"type": "image_url", "image_url": {"url": "u"}}]
+
+    (message,) = ToolNode([see]).invoke([asked])
+    found = message["content"]
+    assert (found[0]["toolResult"]["content"] if "toolResult" in found[0] else found) == shown
+
+
+def test_parts_that_our_models_cannot_be_sent_are_text_for_them() -> None:
+    def see() -> list[Any]:
+        """See."""
+        return [{"type": "search_result", "title": "a cat"}]
+
+    model = ScriptedModel([ToolCall("see", {}), "seen"])
+    create_react_agent(model, [see]).invoke({"messages": ["go"]})
+    (block,) = model.requests[1].messages[-1]["content"]
+    assert block["toolResult"]["content"] == [{"text": '{"type": "search_result", "title": "a cat"}'}]
 
 
 def test_a_tool_may_make_its_message_itself() -> None:

@@ -36,7 +36,8 @@ class Fork:
         assert threading.active_count() == 1, f"a nursery has no threads: {threading.enumerate()}"
         self.name = getattr(function, "__qualname__", repr(function))
         self._status: int | None = None
-        self._outcome, outcome = os.pipe()
+        self.outcome, outcome = os.pipe()
+        """Readable once the call has ended."""
         self.pid = os.fork()
         if self.pid == 0:
             _call(outcome, function, args)
@@ -54,8 +55,14 @@ class Fork:
     def stop(self) -> None:
         """SIGSTOP; returns when the process does nothing any more."""
         self.send(signal.SIGSTOP)
+        self.wait_until_stopped()
+
+    def wait_until_stopped(self) -> None:
+        """By whomever: returns when the process does nothing any more."""
         _, status = os.waitpid(self.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status), f"{self.name} ended before it was stopped"
+        if not os.WIFSTOPPED(status):
+            self._status = os.waitstatus_to_exitcode(status)
+            raise ChildError(f"{self.name} returned {self.result()!r} before it was stopped")
 
     def wait(self) -> int:
         """The status as in `subprocess`, once the process has ended: -9 after SIGKILL."""
@@ -66,7 +73,7 @@ class Fork:
 
     def result(self) -> Any:
         """What the function returned. Raises `ChildError` with the traceback of what it raised."""
-        with os.fdopen(self._outcome, "rb") as outcome:
+        with os.fdopen(self.outcome, "rb") as outcome:
             received = outcome.read()
         status = self.wait()
         if not received:
@@ -79,7 +86,7 @@ class Fork:
     def died(self) -> bool:
         """Whether it was killed; False if it had returned before. Raises `ChildError` if it raised."""
         if self.wait() == -signal.SIGKILL:
-            os.close(self._outcome)
+            os.close(self.outcome)
             return True
         self.result()
         return False
@@ -124,14 +131,20 @@ class Gate:
     def tell(self, count: int = 1) -> None:
         os.write(self._write, b"." * count)
 
-    def wait(self, count: int = 1) -> None:
-        """Until it has been told so often. Raises `TimeoutError` after `PATIENCE`."""
+    def wait(self, count: int = 1, teller: Fork | None = None) -> None:
+        """Until it has been told so often. Raises `TimeoutError` after `PATIENCE`, and at once `ChildError` if the
+        fork that was to tell has ended instead."""
         deadline = time.monotonic() + PATIENCE
+        sources = [self._read] if teller is None else [self._read, teller.outcome]
         while count:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._read], [], [], left)[0]:
+            ready = select.select(sources, [], [], left)[0] if left > 0 else []
+            if self._read in ready:
+                count -= len(os.read(self._read, count))
+            elif ready and teller is not None:
+                raise ChildError(f"{teller.name} returned {teller.result()!r} and told nothing")
+            else:
                 raise TimeoutError(f"nothing came through the gate in {PATIENCE} s")
-            count -= len(os.read(self._read, count))
 
     def close(self) -> None:
         os.close(self._read)

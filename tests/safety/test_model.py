@@ -66,20 +66,25 @@ def graph_on(saver: Any, in_node: Callable[[str], Any]) -> Any:
 # The model
 
 
-class Point(NamedTuple):
-    """A checkpoint: the log, and the node that follows."""
+@dataclass(frozen=True)
+class Point:
+    """A checkpoint: the log, and the node that follows. It came after its `parent`."""
 
     log: tuple[Any, ...]
     next: str | None
+    parent: Point | None = field(default=None, compare=False, repr=False)
+    is_input: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass
 class Model:
-    """One thread. `asked` and `answers` are recorded beside the last checkpoint; None: no answer yet."""
+    """One thread. `asked` and `answers` are recorded beside the last checkpoint; None: no answer yet. If the last run
+    broke off, what the same call goes on with is not pruned."""
 
     points: list[Point] = field(default_factory=list)
     asked: bool = False
     answer: Any = None
+    broke_off: bool = False
 
     @property
     def head(self) -> Point:
@@ -89,12 +94,31 @@ class Model:
     def waits(self) -> bool:
         return self.asked and self.answer is None
 
-    def then(self, *points: Point) -> Model:
-        return Model([*self.points, *points])
+    def then(self, *points: Point, after: Point | None = None) -> Model:
+        """With these too, one after the other: after the head unless another is given."""
+        found = list(self.points)
+        parent = after or (found[-1] if found else None)
+        for point in points:
+            parent = replace(point, parent=parent)
+            found.append(parent)
+        return Model(found)
+
+    def pruned(self, keep: int) -> Model:
+        """The last checkpoints stay, and the turn that broke off: what the head came from, back to the input."""
+        at = self.head if self.broke_off else None
+        turn: list[Point] = []
+        while at is not None:
+            turn.append(at)
+            at = None if at.is_input and self.has(at) else at.parent
+        old = [point for point in self.points[:-keep] if any(point is one for one in turn)]
+        return replace(self, points=[*old, *self.points[-keep:]])
+
+    def has(self, point: Point) -> bool:
+        return any(point is one for one in self.points)
 
     def walk(self) -> Iterator[Model]:
         """The thread after each commit of a run that goes on from here."""
-        now = self
+        now = replace(self, broke_off=False)
         while now.head.next is not None:
             if now.head.next == "ask" and now.answer is None:
                 yield replace(now, asked=True)
@@ -106,25 +130,26 @@ class Model:
     def given(self, word: str) -> Iterator[Model]:
         """A new turn: the input's own checkpoint and the state with it come in one commit."""
         log = self.head.log if self.points else ()
-        start = self.then(Point(log, "__start__"), Point((*log, word), "first"))
+        start = self.then(Point(log, "__start__", is_input=True), Point((*log, word), "first"))
         yield start
         yield from start.walk()
 
     def answered(self, answer: Any) -> Iterator[Model]:
-        start = replace(self, answer=answer)
+        start = replace(self, answer=answer, broke_off=False)
         yield start
         yield from start.walk()
 
     def forked(self, index: int) -> Iterator[Model]:
         """Going on from an older checkpoint makes a copy of it first."""
         old = self.points[index]
+        copied = Point(old.log, old.next)
         if old.next == "__start__":
             # The copy of an input waits for it to be applied like the input itself.
             word = self.points[index + 1].log[-1]
             applied = Point((*old.log, word), "first")
-            start = self.then(old, applied)
+            start = self.then(copied, applied, after=old)
         else:
-            start = self.then(old)
+            start = self.then(copied, after=old)
         yield start
         yield from start.walk()
 
@@ -304,7 +329,8 @@ class Threads(RuleBasedStateMachine):
         assert found, (name, possible, self.seen(name))
         now = found[0]
         if now.points:
-            self.models[name] = now
+            broke_off = died and now is not model and now is not possible[-1]
+            self.models[name] = replace(now, broke_off=True) if broke_off else now
         if again and died:
             self.counted("calls again after a crash")
             ended = now is possible[-1]
@@ -348,7 +374,7 @@ class Threads(RuleBasedStateMachine):
             index = data.draw(st.integers(0, len(model.points) - 1))
             old = model.points[index]
             config = self.at(name, index)
-        then = model.then(Point((*old.log, word), FOLLOWING[as_node]))
+        then = model.then(Point((*old.log, word), FOLLOWING[as_node]), after=old if model.points else None)
         self.expect(name, then, lambda: self.graph.update_state(config, {"log": [word]}, as_node=as_node))
 
     def at(self, name: str, index: int) -> RunnableConfig:
@@ -375,7 +401,7 @@ class Threads(RuleBasedStateMachine):
             return
         self.saver.copy_thread(source, target)
         if name in self.models:
-            self.models[other] = replace(self.models[name], points=list(self.models[name].points))
+            self.models[other] = replace(self.models[name], broke_off=False)
 
     @rule(name=st.sampled_from(NAMES), keep=st.integers(1, 4))
     def prune(self, name: str, keep: int) -> None:
@@ -383,8 +409,8 @@ class Threads(RuleBasedStateMachine):
         removed = self.saver.prune(self.id(name), keep_last=keep)
         if name in self.models:
             model = self.models[name]
-            assert removed == max(0, len(model.points) - keep)
-            self.models[name] = replace(model, points=model.points[-keep:])
+            self.models[name] = pruned = model.pruned(keep)
+            assert removed == len(model.points) - len(pruned.points)
 
     # What is to be seen
 

@@ -90,7 +90,7 @@ def test_a_hook_of_a_graph_asks(
                 )
         result = graph(responses)
 
-    print(f"MESSAGE: {json.dumps(result.results['cleanup'].result.message, indent=2)}")
+    print(f"MESSAGE: {json.dumps(result.results['cleanup'].result.message, indent=2)}")  # type: ignore[union-attr]
 
     assert typed_in.asked == ["Do you want to cleanup example (y/N): "]
     assert text in capsys.readouterr().out

@@ -80,7 +80,7 @@ def test_a_hook_that_asks_before_a_node(
 
         result = swarm(responses)
 
-    print(f"MESSAGE: {json.dumps(result.results['cleanup'].result.message, indent=2)}")
+    print(f"MESSAGE: {json.dumps(result.results['cleanup'].result.message, indent=2)}")  # type: ignore[union-attr]
 
     assert typed_in.asked == ["Do you want to cleanup example (y/N): "]
     shown = json.loads(capsys.readouterr().out.removeprefix("MESSAGE: "))
@@ -132,7 +132,7 @@ def test_questions_from_within_the_nodes(model: ScriptedModel, tmp_path: Any, ke
     assert asked == [("hook-approval", "from the hook"), ("tool-approval", "from the tool")]
     assert deleted == ["tool-approval"]
     assert [node.node_id for node in result.node_history] == ["inspector", "cleanup"]
-    assert result.results["cleanup"].result.message["content"] == [{"text": "Done."}]
+    assert result.results["cleanup"].result.message["content"] == [{"text": "Done."}]  # type: ignore[union-attr]
     assert len(model.requests) == 4
 
 

@@ -61,12 +61,13 @@ def by_kind(chunks: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
 
 
 def everything() -> dict[str, Any]:
-    """The stream, one task at a time, and the history."""
+    """The stream, one task at a time, and the history, without results: when a superstep takes long, those of tasks
+    that have finished are recorded meanwhile."""
     graph = tangled()
     config: RunnableConfig = {"configurable": {"thread_id": "t"}, "max_concurrency": 1}
     stream = by_kind(graph.stream({"log": []}, config, stream_mode=MODES))
     history = [
-        without_ids((snapshot.values, snapshot.next, [(t.name, t.path, t.result) for t in snapshot.tasks]))
+        without_ids((snapshot.values, snapshot.next, [(t.name, t.path) for t in snapshot.tasks]))
         for snapshot in graph.get_state_history(config)
     ]
     return {"stream": stream, "history": history}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from graphkit_checkpoint.conformance.capabilities import OPTIONAL
+from graphkit_checkpoint.conformance.capabilities import OPTIONAL, Capability
 from graphkit_checkpoint.conformance.checking import check_saver, check_store
 
 
@@ -18,9 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a report; 0 if all is well, 1 if not, 2 for a wrong call."""
     parser = argparse.ArgumentParser(
         prog="python -m graphkit_checkpoint.conformance",
-        description="Check a saver or a store on an empty storage: the suite deletes and prunes without asking.",
+        description="Check a saver or a store on an empty storage: the suite deletes and prunes without asking. "
+        "Prints a table of what was checked, with every failure below it; ends with 0 if there is none, with 1 if "
+        "there is one, with 2 for a wrong call.",
     )
-    parser.add_argument("subject", help="sqlite:///path, postgresql://user@host/database or module:callable")
+    parser.add_argument(
+        "subject",
+        help="sqlite:///path, postgresql://user@host/database, or module:callable, which is called with the options "
+        "of BaseCheckpointSaver (of a store: ttl) and opens another saver on the same storage each time",
+    )
     parser.add_argument("--store", action="store_true", help="a store, not a saver")
     parser.add_argument(
         "--without",
@@ -29,7 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="CAPABILITY=REASON",
         help=f"what there is not, and why: {', '.join(sorted(OPTIONAL))}",
     )
-    parser.add_argument("--only", action="append", metavar="CAPABILITY", help="check nothing but this")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="CAPABILITY",
+        help=f"check nothing but this: one of the above, {', '.join(sorted(set(Capability) - OPTIONAL))}",
+    )
     given = parser.parse_args(arguments)
     check = check_store if given.store else check_saver
     try:
@@ -54,7 +65,10 @@ def _maker(subject: str, store: bool) -> Callable[..., Any]:
     if not found:
         raise ValueError(f"{subject!r} is neither a URL nor module:callable")
     sys.path.insert(0, os.getcwd())
-    maker: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    try:
+        maker: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{subject!r} cannot be found: {error}") from error
     return maker
 
 

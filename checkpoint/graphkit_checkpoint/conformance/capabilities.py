@@ -47,6 +47,10 @@ class Capability(StrEnum):
     ENCRYPTION = "encryption"
     INTERFACE = "LangGraph's interface"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Capability:
+        raise ValueError(f"there is no capability {value!r}; there are {', '.join(cls)}")
+
 
 OPTIONAL: Final = frozenset(
     {

@@ -37,7 +37,10 @@ def failure(error: BaseException, name: str) -> StorageError:
     code = getattr(cause, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF  # the rest is SQLite's finer distinction
     if primary in _BUSY:
-        return StorageBusyError(f"{name} stayed locked by another writer ({cause}); try the same call again")
+        return StorageBusyError(
+            f"{name} stayed locked by another writer ({cause}); try the same call again, and if it stays so, look "
+            f"for a process that was stopped while it wrote"
+        )
     if primary in _CORRUPT or isinstance(cause, UnicodeDecodeError) or _SIGNS.search(str(cause)):
         return StorageCorruptError(f"{name} is damaged ({cause}); restore it from a backup")
     if primary in _UNAVAILABLE or isinstance(cause, sqlite3.ProgrammingError):

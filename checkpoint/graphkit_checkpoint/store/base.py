@@ -207,6 +207,7 @@ class BaseStore(ABC):
         return cast("Item | None", self._one(self._get_op(namespace, key, refresh_ttl)))
 
     async def aget(self, namespace: Namespace, key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+        """`get`, keeping no event loop waiting."""
         return cast("Item | None", await self._aone(self._get_op(namespace, key, refresh_ttl)))
 
     def search(
@@ -241,6 +242,7 @@ class BaseStore(ABC):
         offset: int = 0,
         refresh_ttl: bool | None = None,
     ) -> list[SearchItem]:
+        """`search`, keeping no event loop waiting."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
         return cast("list[SearchItem]", await self._aone(op))
 
@@ -271,6 +273,7 @@ class BaseStore(ABC):
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
+        """`put`, keeping no event loop waiting."""
         await self._aone(self._put_op(namespace, key, value, index, ttl))
 
     def delete(self, namespace: Namespace, key: str) -> None:
@@ -278,6 +281,7 @@ class BaseStore(ABC):
         self._one(PutOp(namespace, key, None))
 
     async def adelete(self, namespace: Namespace, key: str) -> None:
+        """`delete`, keeping no event loop waiting."""
         await self._aone(PutOp(namespace, key, None))
 
     def list_namespaces(
@@ -305,6 +309,7 @@ class BaseStore(ABC):
         limit: int = 100,
         offset: int = 0,
     ) -> list[Namespace]:
+        """`list_namespaces`, keeping no event loop waiting."""
         op = ListNamespacesOp(_conditions(prefix, suffix), max_depth, limit, offset)
         return cast("list[Namespace]", await self._aone(op))
 

@@ -416,7 +416,7 @@ class Crew:
     def _start_event(self, attempt: Attempt, task: Task) -> TaskStarted:
         about = attempt.about = self._about(task, attempt.node)
         given = attempt.arg.arg if type(attempt.arg) is Seen else attempt.arg
-        return TaskStarted(about=about, input=given, attempt=attempt.number)
+        return TaskStarted(about=about, input=given, attempt=attempt.number, again=task.attempts > 1)
 
     def _tell(self, task: Task, about: About | None = None, **result: Any) -> None:
         if not self.tells_ends:

@@ -149,6 +149,8 @@ class Editor:
             self._append("update", changes, {"ran": [], **control, "next": []}, None, now)
 
     def _as_nodes(self, updates: list[StateUpdate], now: float) -> Effects:
+        if len(updates) > 1 and any(update.as_node is None for update in updates):
+            raise InvalidUpdateError("each of several updates of a superstep needs its as_node=")
         entries: list[Entry] = []
         for index, update in enumerate(updates):
             name = update.as_node if update.as_node is not None else self._author()

@@ -6,7 +6,7 @@ not changed, but not frozen either: making a frozen instance takes several times
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -29,11 +29,12 @@ class _OfTask:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class TaskStarted(_OfTask):
-    """An attempt at a task begins; `attempt` counts from 1."""
+    """An attempt at a task begins; `attempt` counts from 1. It is begun `again` if this run has tried it before."""
 
     about: About
     input: Any
     attempt: int = 1
+    again: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,10 +53,11 @@ class TaskEnded(_OfTask):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StateChanged:
-    """All values after a superstep (or at the start of a run)."""
+    """All values after a superstep that wrote to the channels `written`; where a run goes on it is None."""
 
     namespace: str
     values: Any
+    written: Set[str] | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ Invariant 6 (finished): a task with a recorded output is never started again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from graphkit.engine.refusals import keepable
 from graphkit.engine.request import End, Request, hit
 from graphkit.engine.saving import Saving
 from graphkit.engine.standing import Prepared, Standing
-from graphkit.engine.state import Changes, names_of, show, view_with, work_of
+from graphkit.engine.state import Changes, Entry, names_of, show, view_with, work_of, writes_of
 from graphkit.engine.tasks import Task, entries_of, make_tasks
 from graphkit.engine.telling import state_changed, superstep_ended
 from graphkit.engine.updates import together
@@ -82,6 +82,8 @@ class Run:
         self.paused = False
         listen = request.scope.listen
         self.listens = bool(listen)
+        self.tells_values = "values" in listen
+        self.written: Set[str] | None = None  # by the superstep that has ended
         self.may_break = bool(request.before or request.after)
         self.control = request.scope.live.control if request.drains else None
         self.drained: str | None = None
@@ -166,7 +168,7 @@ class Run:
         end = self._end()
         if end.asked:
             self._show_halt(end)
-        elif "values" in self.request.listen and not self.paused:
+        elif self.tells_values and not self.paused:
             self.held.append(state_changed(self))
         yield from self.flush()
         return end
@@ -212,7 +214,7 @@ class Run:
         if standing.tasks and not left:  # all have finished, and the superstep still waits to be applied
             left = [task.name for task in standing.tasks]
         scope = self.request.scope
-        status: RunStatus = "interrupted" if asked else self._rest if left else "completed"
+        status: RunStatus = "interrupted" if asked else self._rest if left or self.paused else "completed"
         end = End(
             status, show(self.program, self.view()), tuple(left), asked, scope.thread_id, scope.namespace
         )
@@ -365,6 +367,8 @@ class Run:
         entries = entries_of(standing.tasks, self.program)
         changes = state.apply(entries)
         amended = standing.amended
+        if self.tells_values:
+            self.written = self._written(entries, amended)
         if amended.changed or amended.cleared:
             changes, standing.amended = standing.amended.add(changes), Changes()
         plan = names, sends = state.follow(entries)
@@ -394,6 +398,13 @@ class Run:
             changes.extended,
         )
         return (checkpoint,)
+
+    def _written(self, entries: Sequence[Entry], amended: Changes) -> Set[str] | None:
+        """The channels that a superstep has written to. Of a command from outside the state is shown in any case."""
+        written = {key for key, _ in writes_of(entries)}
+        if self.crew is not None:
+            return written.union(amended.changed, amended.cleared)
+        return None if isinstance(self.request.input, Command) else written
 
     def halt(self) -> Generator[effects.Effect, Any, End | None]:
         """Questions are open, or a graph inside a task is to be gone on with: record everything beside the checkpoint
@@ -472,9 +483,11 @@ class Run:
         return bool(names) and any(hit(names, task.name) for task in self.standing.tasks)
 
     def _breaks_after(self, ran: Sequence[Task]) -> bool:
-        names = self.request.after
-        if not names or not self.standing.tasks or ran[0].name == self.program.entry.name:
+        names, request = self.request.after, self.request
+        if not names or ran[0].name == self.program.entry.name:
             return False
+        if not self.standing.tasks and not (request.nested and request.stored):
+            return False  # the end of everything is no pause; at that of a nested graph its task waits
         return any(hit(names, task.name) for task in ran)
 
     # Saving and showing

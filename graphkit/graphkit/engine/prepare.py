@@ -45,7 +45,12 @@ from graphkit.engine.tasks import Task, answer_record, entries_of
 from graphkit.engine.travel import Way, way_to
 from graphkit.engine.updates import Beginning, command_parts, update_writes, writes_of_input
 from graphkit.engine.versions import settle
-from graphkit.errors import EmptyInputError, GraphVersionError, UnserializableStateError
+from graphkit.errors import (
+    ConcurrentUpdateError,
+    EmptyInputError,
+    GraphVersionError,
+    UnserializableStateError,
+)
 from graphkit.types import Command, Interrupt
 from graphkit_checkpoint.records import Checkpoint, Opening, Saved, Tip
 from graphkit_checkpoint.serde import fingerprint
@@ -84,6 +89,7 @@ class Preparation:
         if self.request.origin is not None:
             return (yield from self._begin_at(self.request.origin))
         if self.request.task and self.saved is not None:
+            self._refuse_beside(self.saved)
             yield from self._go_back_to_way()
         # Where any value is an input, an empty list is one.
         asks = isinstance(given, list) and not (self.program.takes is not None and not given)
@@ -117,6 +123,21 @@ class Preparation:
         with the state it had."""
         task = self.request.task
         return not task or saved.checkpoint.control.get("task") == task
+
+    def _refuse_beside(self, saved: Saved) -> None:
+        """A graph that keeps its state cannot begin anew while a call of it by another task of the superstep around
+        waits: what that call has come to, and the answers to it, would be lost. (While it runs, the door refuses.)"""
+        if saved.checkpoint.metadata.get("parents") != self.request.metadata.get("parents"):
+            return  # the task around that call is not in this superstep
+        tasks = reopen(self.program, saved, self.request.namespace).tasks
+        stops = bool(self.request.before or self.request.after)
+        waits = any(task.open_questions for task in tasks) or (stops and bool(tasks))
+        if waits and not any(task.error for task in tasks):
+            raise ConcurrentUpdateError(
+                f"graph {self.program.name!r} keeps its state (checkpointer=True), so tasks of one superstep can call "
+                f"it once at a time, and a call of it waits for an answer or at a breakpoint; go on with that one "
+                f"first, or compile the graph without checkpointer=True"
+            )
 
     def _go_back_to_way(self) -> Effects:
         """A graph that goes on with the state it had: with the one that the thread has behind it, which in a branch
@@ -383,6 +404,7 @@ class Preparation:
         if routed.fresh or routed.dropped:
             self._amend(prepared, [*writes, *update], targets)
         else:  # given before, update and goto included: no effect
+            rest_at_breakpoints(standing, self._undelivered(standing, routed.repeated))
             prepared.idle = not self._retries(standing, bool(routed.repeated))
         if routed.fresh:
             rest_at_breakpoints(prepared.standing, routed.fresh)
@@ -413,6 +435,14 @@ class Preparation:
                 _ = self.program.specs[task.name]
         prepared.pending += accepted(prepared.standing.tasks, fresh)
         saved.pending.extend(prepared.pending)
+
+    def _undelivered(self, standing: Standing, repeated: list[str]) -> list[str]:
+        """The answers that a run took and broke off before anybody had them: they pass a breakpoint as new ones do."""
+        if self.opening.abandoned:
+            return repeated
+        return [
+            id for id in repeated for task in standing.tasks if id in task.answers and task.has_for_inside(id)
+        ]
 
     def _retries(self, standing: Standing, here: bool) -> bool:
         """An answer given again has no effect, but picks up a run that broke off after it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Protocol
 
 from graphkit.engine import identity
@@ -23,6 +23,7 @@ class Teller(Protocol):
     standing: Standing
     opening: Opening
     paused: bool
+    written: Set[str] | None
 
 
 def superstep_ended(run: Teller, checkpoints: Sequence[Checkpoint]) -> list[Event]:
@@ -32,19 +33,21 @@ def superstep_ended(run: Teller, checkpoints: Sequence[Checkpoint]) -> list[Even
     if "checkpoints" in listen and run.request.stored:
         told += [_checkpoint_saved(run, checkpoint) for checkpoint in checkpoints]
     if "values" in listen and not _has_nothing_to_show(run):
-        told.append(state_changed(run, told[-1] if told else None))
-    if run.paused and "updates" in listen:
+        told.append(state_changed(run, told[-1] if told else None, run.written))
+    if run.paused and "updates" in listen and not run.request.nested:  # the run around it says so too
         told.append(Halted(namespace=run.request.namespace, interrupts=(), values=None))
     return told
 
 
-def state_changed(run: Teller, saved: CheckpointSaved | None = None) -> StateChanged:
+def state_changed(
+    run: Teller, saved: CheckpointSaved | None = None, written: Set[str] | None = None
+) -> StateChanged:
     """All values where the run stands: a copy of those of the checkpoint that it has just got, if it is told of one."""
     if saved is None or saved.checkpoint.id != run.standing.checkpoint_id or run.program.gives is not None:
         values = run.standing.state.everything()
     else:
         values = saved.values.copy()
-    return StateChanged(namespace=run.request.namespace, values=values)
+    return StateChanged(namespace=run.request.namespace, values=values, written=written)
 
 
 def _has_nothing_to_show(run: Teller) -> bool:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from typing import Any
 
-from graphkit.constants import END, PARENT
+from graphkit.constants import END, PARENT, START
 from graphkit.engine.attempt import Done, Target, Write
 from graphkit.engine.program import ROOT, Program, Vocabulary
 from graphkit.errors import InvalidUpdateError, UnknownChannelWarning
@@ -132,9 +132,10 @@ def known_writes(pairs: Iterable[tuple[Any, Any]], node: str, words: Vocabulary)
             writes.append((key, value))
         elif (node, str(key)) not in words.warned:
             words.warned.add((node, str(key)))
+            whose = "the input has" if node == START else f"node {node!r} returned"
             warnings.warn(
-                f"node {node!r} returned the key {key!r}, which is no channel of its graph; the value was not "
-                f"stored. Add the key to the state schema",
+                f"{whose} the key {key!r}, which is no channel of its graph; the value was not stored. Add the key to "
+                f"the state schema",
                 UnknownChannelWarning,
                 stacklevel=2,
             )
@@ -198,7 +199,7 @@ def writes_of_input(program: Program, given: Any) -> list[Write]:
             f"the input of graph {program.name!r} is a {type(given).__name__} ({given!r:.100}); give a dict of "
             f"channel names and values"
         )
-    writes = known_writes(pairs, "__start__", program.words)
+    writes = known_writes(pairs, START, program.words)
     return [(key, value) for key, value in writes if key in program.input_keys]
 
 

@@ -50,6 +50,14 @@ def check_name(name: Any) -> str:
     return name
 
 
+def check_end(key: Any) -> str:
+    """Raises `InvalidGraphError` for an end of an edge that is no name."""
+    if not isinstance(key, str):
+        remedy = f"; name the node, {name_of(key)!r} if it was added without a name" if callable(key) else ""
+        raise InvalidGraphError(f"an edge leads between names of nodes, not {key!r:.100}{remedy}")
+    return key
+
+
 def callee_of(action: Any, name: str, given: int = 1) -> Callee:
     """A node or an edge function: called with the state, and with what is injected. With `given=0` the caller
     decides about the arguments."""
@@ -64,9 +72,12 @@ def handler_of(action: Any, name: str) -> Callee:
 def _callee(action: Any, name: str, read: Callable[[Any], Arguments]) -> Callee:
     call, acall = callable_forms(action)
     if not callable(call or acall):
-        raise InvalidGraphError(
-            f"{action!r:.100} cannot be called; give a function or an object with invoke()"
+        remedy = (
+            "compile() it first"
+            if hasattr(action, "compile")
+            else "give a function or an object with invoke()"
         )
+        raise InvalidGraphError(f"{action!r:.100} cannot be called; {remedy}")
     arguments = read(call or acall)
     return Callee(
         name,

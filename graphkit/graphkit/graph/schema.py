@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NotRequired, Required, get_origin, get_type_hints, is_typeddict
 
 from graphkit.annotations import evaluated
@@ -15,6 +15,9 @@ from graphkit.engine.program import ROOT, Shape
 from graphkit.errors import InvalidGraphError
 from graphkit.managed import ManagedValue
 from graphkit_checkpoint.admission import is_text
+
+VALUES = (str, bytes, int, float, list, tuple, set, Mapping)
+"""Of these a value is no schema."""
 
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
@@ -28,10 +31,15 @@ class Fields:
 def fields_of(schema: Any) -> Fields:
     """The channels of a TypedDict, dataclass, pydantic model or annotated single value.
 
-    Raises `InvalidGraphError` for a reserved key, an annotation that cannot be resolved, and a reducer
-    that does not take two arguments.
+    Raises `InvalidGraphError` for a value in the place of its class, a reserved key, an annotation that cannot be
+    resolved, and a reducer that does not take two arguments.
     """
     hints = hints_of(schema)
+    if isinstance(schema, VALUES) or _is_instance(schema):
+        raise InvalidGraphError(
+            f"a schema is a class (a TypedDict, dataclass or pydantic model) or the type of a single value, not "
+            f"{schema!r:.100}"
+        )
     if not hints:
         return Fields({ROOT: _channel(ROOT, schema)}, {})
     fields = Fields({}, {})
@@ -70,6 +78,11 @@ def hints_of(schema: Any) -> dict[str, Any]:
     if model_fields is not None:
         return {key: hints[key] for key in model_fields if key in hints}
     return hints if is_typeddict(schema) or _is_plain(schema) else {}
+
+
+def _is_instance(schema: Any) -> bool:
+    kind = type(schema)
+    return not isinstance(schema, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "model_fields"))
 
 
 def _is_plain(schema: type) -> bool:

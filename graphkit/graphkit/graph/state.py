@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
@@ -31,6 +31,7 @@ from graphkit.errors import InvalidGraphError
 from graphkit.graph.identifier import identifier
 from graphkit.graph.node import (
     callee_of,
+    check_end,
     check_name,
     declared_targets,
     handler_of,
@@ -116,6 +117,12 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         for schema in (self.state_schema, self.input_schema, self.output_schema):
             self._declare(schema)
 
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = "; compile() makes the graph that has it" if hasattr(CompiledGraph, name) else ""
+            raise AttributeError(f"a StateGraph has no attribute {name!r}{remedy}", name=name, obj=self)
+
     def _declare(self, schema: Any) -> None:
         """Add a schema's channels. Raises `InvalidGraphError` if two schemas disagree about a key."""
         if any(schema is known for known in self._schemas):
@@ -184,7 +191,7 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
             "defer": defer,
             "metadata": dict(metadata or {}),
             "retry": policies(retry_policy),
-            "cache": cache_policy,
+            "cache": cache_policy_of(cache_policy),
             "handler": _handler(error_handler),
             "timeout": TimeoutPolicy.coerce(timeout),
             "sees_state": getattr(action, "sees_state", False),
@@ -215,7 +222,7 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         defaults = {
             "retry": policies(retry_policy),
             "handler_retry": policies(retry_policy),
-            "cache": cache_policy,
+            "cache": cache_policy_of(cache_policy),
             "handler": _handler(error_handler),
             "timeout": TimeoutPolicy.coerce(timeout),
         }
@@ -234,10 +241,10 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
 
     def add_edge(self, start_key: str | Sequence[str], end_key: str) -> Self:
         """Run `end_key` after `start_key`; after *all* of them if it is a list (a join)."""
-        if isinstance(start_key, str):
-            self.edges[start_key, end_key] = None
+        if isinstance(start_key, str) or not isinstance(start_key, Iterable):
+            self.edges[check_end(start_key), check_end(end_key)] = None
         else:
-            self.joins[tuple(start_key), end_key] = None
+            self.joins[tuple(map(check_end, start_key)), check_end(end_key)] = None
         return self
 
     def add_conditional_edges(
@@ -252,16 +259,16 @@ class StateGraph(Defaulting, Generic[StateT, ContextT, InputT, OutputT]):
         hints = hints_of_function(path)
         targets: dict[Hashable, str] | None = None
         if isinstance(path_map, Mapping):
-            targets = dict(path_map)
+            targets = {choice: check_end(name) for choice, name in path_map.items()}
         elif path_map is not None:
-            targets = {name: name for name in path_map}
+            targets = {name: name for name in map(check_end, path_map)}
         elif literal := declared_targets(hints):
             targets = {name: name for name in literal}
         schema = self._schema_in(input_annotation(path, hints))
         if schema is not None:
             self._declare(schema)
         callee = dataclasses.replace(callee_of(path, name_of(path)), brief=True)
-        self.branches.append(_Branch(source, callee, schema, targets))
+        self.branches.append(_Branch(check_end(source), callee, schema, targets))
         return self
 
     def add_sequence(self, nodes: Sequence[Any]) -> Self:
@@ -463,10 +470,21 @@ def _same(one: BaseChannel[Any], other: BaseChannel[Any]) -> bool:
 
 
 def policies(retry: Retry | None) -> tuple[RetryPolicy, ...]:
-    """Retry policies in the order in which they are asked."""
+    """Retry policies in the order in which they are asked. Raises `TypeError` for anything else."""
     if retry is None:
         return ()
-    return (retry,) if isinstance(retry, RetryPolicy) else tuple(retry)
+    several = (retry,) if isinstance(retry, RetryPolicy) or not isinstance(retry, Iterable) else tuple(retry)
+    for policy in several:
+        if not isinstance(policy, RetryPolicy):
+            raise TypeError(f"retry_policy must be a RetryPolicy or several of them, not {retry!r}")
+    return several
+
+
+def cache_policy_of(policy: CachePolicy | None) -> CachePolicy | None:
+    """The cache policy. Raises `TypeError` for anything else."""
+    if policy is not None and not isinstance(policy, CachePolicy):
+        raise TypeError(f"cache_policy must be a CachePolicy, not {policy!r}")
+    return policy
 
 
 def _targets_of(handler: Callable[..., Any] | None) -> tuple[str, ...]:

@@ -188,6 +188,8 @@ def _no_target(name: str, nodes: frozenset[str]) -> str:
 def _unknown(name: str, nodes: frozenset[str]) -> str:
     from difflib import get_close_matches  # only a faulty graph pays for it
 
+    if name in ("START", "END"):
+        return f"{name!r}, which is no node; did you mean graphkit.{name}, which is '__{name.lower()}__'?"
     near = get_close_matches(name, sorted(nodes), n=1)
     remedy = f"did you mean {near[0]!r}?" if near else f"add it with add_node({name!r}, ...)"
     return f"{name!r}, which is no node; {remedy}"

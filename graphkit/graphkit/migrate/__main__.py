@@ -35,10 +35,10 @@ def _migrate(paths: Iterator[Path], write: bool) -> int:
 
     files = imports = missed = 0
     for path in paths:
-        source = path.read_bytes()
         try:
+            source = _read(path)
             found = migrate(source)
-        except (SyntaxError, UnicodeDecodeError) as error:
+        except (OSError, SyntaxError, UnicodeDecodeError, RecursionError) as error:
             print(f"{path}: not read: {error}", file=sys.stderr)
             missed += 1
             continue
@@ -47,10 +47,15 @@ def _migrate(paths: Iterator[Path], write: bool) -> int:
         missed += len(found.unmapped)
         if found.source == source:
             continue
-        files, imports = files + 1, imports + found.changed
         if write:
-            path.write_bytes(found.source)
-        else:
+            try:
+                path.write_bytes(found.source)
+            except OSError as error:
+                print(f"{path}: not written: {error}", file=sys.stderr)
+                missed += 1
+                continue
+        files, imports = files + 1, imports + found.changed
+        if not write:
             sys.stdout.writelines(_difference(path, source, found.source))
     done = "rewritten" if write else "to be rewritten (nothing is changed without --write)"
     print(f"{imports} imports in {files} files {done}, {missed} not mapped", file=sys.stderr)
@@ -58,17 +63,25 @@ def _migrate(paths: Iterator[Path], write: bool) -> int:
 
 
 def sources(paths: Sequence[Path]) -> Iterator[Path]:
-    """The Python files that are meant: of folders all below them, but for what is hidden, and environments."""
+    """The Python files that are meant: of folders all below them, but for what is hidden, environments, and links to
+    folders."""
     for path in paths:
         if path.is_file():
             yield path
             continue
         for found in sorted(path.iterdir()):
             if found.is_dir():
-                if not found.name.startswith((".", "__")) and not (found / "pyvenv.cfg").exists():
+                is_hidden = found.name.startswith((".", "__")) or found.is_symlink()
+                if not is_hidden and not (found / "pyvenv.cfg").exists():
                     yield from sources([found])
             elif found.suffix == ".py":
                 yield found
+
+
+def _read(path: Path) -> bytes:
+    if path.suffix == ".ipynb":  # whose JSON would be read as Python that imports nothing
+        raise SyntaxError("a notebook is no Python source; save it as one")
+    return path.read_bytes()
 
 
 def _difference(path: Path, before: bytes, after: bytes) -> Iterator[str]:

@@ -23,15 +23,17 @@ class Migrated:
 
 
 def migrate(source: bytes) -> Migrated:
-    """Rewrite the imports of a source. Raises `SyntaxError` if it names an anchor and is no Python."""
+    """Rewrite the imports of a source. Raises `SyntaxError` if it names an anchor and is no Python, `RecursionError` if
+    it is nested too deep to be read."""
     if not any(anchor.encode() in source for anchor in ANCHORS):
         return Migrated(source)
+    has_modules = imports_modules(source)  # first: what is too deep for it would end the process in libcst
     try:
         module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         raise SyntaxError(f"{error.message} (line {error.raw_line})") from error
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    uses = uses_in(wrapper) if imports_modules(source) else Uses()
+    uses = uses_in(wrapper) if has_modules else Uses()
     rewriting = _Rewriting(uses)
     found = wrapper.visit(rewriting)
     unmapped = sorted([*uses.unmapped, *rewriting.unmapped], key=lambda miss: miss.line)
@@ -108,12 +110,17 @@ class _Rewriting(cst.CSTTransformer):
     # import a.b
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
-        names = [each for alias in updated_node.names for each in self._imported(original_node, alias)]
+        given = updated_node.names
+        known = {_dotted(alias.name) for alias in given if alias.asname is None}
+        names = [each for alias in given for each in self._imported(original_node, alias, known)]
         last = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated_node.with_changes(names=[*names[:-1], last])
 
-    def _imported(self, original: cst.Import, alias: cst.ImportAlias) -> list[cst.ImportAlias]:
-        """What is imported in the place of a module; both, if some of what is used of it is not here."""
+    def _imported(
+        self, original: cst.Import, alias: cst.ImportAlias, known: set[str]
+    ) -> list[cst.ImportAlias]:
+        """What is imported in the place of a module; both, if some of what is used of it is not here. `known` are the
+        modules that the statement imports."""
         module = _dotted(alias.name)
         if not is_anchors(module):
             return [alias]
@@ -121,13 +128,19 @@ class _Rewriting(cst.CSTTransformer):
         if found is None:
             self._miss(original, module, module)
             return [alias]
-        if alias.asname is not None and module in self._uses.kept:
+        uses, top = self._uses, module.partition(".")[0]
+        is_kept = (module if alias.asname is not None else top) in uses.kept
+        is_bound = alias.asname is None and top in uses.bound
+        if is_kept and (is_bound or alias.asname is not None or found in known):
             return [alias]
         self.changed += 1
         new = alias.with_changes(name=_node(found))
-        if alias.asname is None and module.partition(".")[0] in self._uses.kept:
+        if is_kept:
             return [new.with_changes(comma=_COMMA), alias]
-        return [new]
+        if not is_bound:
+            return [new]
+        bound = alias.with_changes(name=cst.Name(HERE), asname=cst.AsName(cst.Name(top)))
+        return [bound] if found == HERE else [bound.with_changes(comma=_COMMA), new]
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         """`langgraph.graph.StateGraph`, after `import langgraph.graph`."""

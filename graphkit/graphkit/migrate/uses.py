@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProvider, QualifiedNameSource
@@ -24,10 +25,13 @@ class Unmapped:
 @dataclass(slots=True)
 class Uses:
     """`moving` are the places where a module is used that can be called by its new name. What is written there has no
-    home under the same path: `unmapped`, and `kept` are the modules by which it is reached, which have to stay."""
+    home under the same path: `unmapped`, and `kept` are the modules by which it is reached, which have to stay. `bound`
+    are the anchors by whose names the source goes on calling what it imports: it assigns to them too, or says them in
+    annotations that are texts."""
 
     moving: set[cst.Name] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
     unmapped: list[Unmapped] = field(default_factory=list)
 
 
@@ -51,7 +55,9 @@ def uses_in(source: MetadataWrapper) -> Uses:
     """How the modules of the anchors are used. A name of the source's own is not taken for a module's."""
     finding = _Finding()
     source.visit(finding)
-    return finding.uses
+    uses = finding.uses
+    uses.moving = {place for place in uses.moving if place.value not in uses.bound}
+    return uses
 
 
 class _Finding(cst.CSTVisitor):
@@ -60,6 +66,17 @@ class _Finding(cst.CSTVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.uses = Uses()
+        self._annotations = 0
+
+    def visit_Annotation(self, node: cst.Annotation) -> None:
+        self._annotations += 1
+
+    def leave_Annotation(self, original_node: cst.Annotation) -> None:
+        self._annotations -= 1
+
+    def visit_SimpleString(self, node: cst.SimpleString) -> None:
+        if self._annotations:
+            self.uses.bound.update(_IN_TEXT.findall(node.value))
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False
@@ -87,7 +104,7 @@ class _Finding(cst.CSTVisitor):
             return
         missed = _missed(module, names)
         if missed is None:
-            if module in ANCHORS:
+            if root.value == module:
                 self.uses.moving.add(root)
             return
         position: Any = self.get_metadata(PositionProvider, root)
@@ -97,10 +114,15 @@ class _Finding(cst.CSTVisitor):
     def _module(self, node: cst.Name) -> str | None:
         """The anchor's module that this name stands for, whatever the way to it."""
         found = list(self.get_metadata(QualifiedNameProvider, node, set()))
+        if len(found) > 1 and node.value in ANCHORS:
+            self.uses.bound.add(node.value)
         if len(found) != 1 or found[0].source is not QualifiedNameSource.IMPORT:
             return None
         name = found[0].name
         return name if is_anchors(name) and new_module(name) is not None else None
+
+
+_IN_TEXT: Final = re.compile(rf"\b({'|'.join(ANCHORS)})\.")
 
 
 def _missed(module: str, names: list[str]) -> tuple[str, str] | None:

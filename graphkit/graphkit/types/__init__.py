@@ -204,7 +204,7 @@ class Overwrite:
 @_stored
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
-    """One open question.
+    """One open question. Two are equal if id, value and response schema are.
 
     `id` is unique and stays the same while the question is open; `node` and `namespace` say who asks;
     `index` counts the unnamed questions of its task, `name` is given for named ones;
@@ -212,21 +212,23 @@ class Interrupt:
     question is shown that has been answered.
     """
 
-    value: Any
-    id: str
-    name: str | None = None
-    index: int | None = None
-    node: str = ""
-    namespace: str = ""
+    value: Any = field(kw_only=False)
+    id: str = field(kw_only=False)
+    name: str | None = field(default=None, compare=False)
+    index: int | None = field(default=None, compare=False)
+    node: str = field(default="", compare=False)
+    namespace: str = field(default="", compare=False)
     response_schema: Mapping[str, Any] | None = None
-    response: Any = field(default=None, repr=False)
+    response: Any = field(default=None, repr=False, compare=False)
 
     @property
     def interrupt_id(self) -> str:
+        """`id`, as older programs for LangGraph spell it."""
         return self.id
 
     @property
     def reason(self) -> Any:
+        """`value`, as Strands calls it."""
         return self.value
 
     @property
@@ -331,8 +333,7 @@ class StateUpdate(NamedTuple):
     as_node: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PregelTask:
+class PregelTask(NamedTuple):
     """One task of a superstep, as seen from outside.
 
     `error` is the text of a recorded error, `result` what the task wrote if it has finished,
@@ -348,8 +349,7 @@ class PregelTask:
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateSnapshot:
+class StateSnapshot(NamedTuple):
     """A thread at one checkpoint: `values`, the nodes that are `next`, their `tasks` and open `interrupts`.
 
     `config` addresses this checkpoint, `parent_config` the one before. `metadata` has at least
@@ -402,6 +402,10 @@ class _Types(ModuleType):
         from graphkit.door import Checkpointer
 
         return Checkpointer
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 sys.modules[__name__].__class__ = _Types

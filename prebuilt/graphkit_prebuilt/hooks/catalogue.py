@@ -205,6 +205,7 @@ class BeforeToolCallEvent(HookEvent, AsksMixin):
 
     @property
     def cancel(self) -> bool | str:
+        """`cancel_tool`."""
         return self.cancel_tool
 
     @cancel.setter

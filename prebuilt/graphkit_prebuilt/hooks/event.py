@@ -6,10 +6,13 @@ import functools
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphkit.errors import UnserializableStateError
 from graphkit.frame import running
+
+if TYPE_CHECKING:
+    from graphkit_prebuilt.agent import Agent
 
 
 @dataclass(eq=False)
@@ -52,7 +55,7 @@ class HookableEvent(BaseHookEvent):
 class HookEvent(HookableEvent):
     """An event in the life of `agent`."""
 
-    agent: Any
+    agent: Agent
 
 
 class NameTakenError(ValueError):

@@ -211,11 +211,10 @@ class Invocation:
 
     def _read(self) -> Mapping[str, Any]:
         stored = self.values.get("state")
-        if self.recorded is not None:
+        if self._pairs is None and (recorded := self.recorded) is not None:
             with self.guard:
-                if (recorded := self.recorded) is not None:
+                if self._pairs is None:
                     self._kept, self._pairs = stored, dict(recorded().get("state") or {})
-                    self.recorded = None
         if (
             self._pairs is None or stored is not self._kept
         ):  # a superstep, in which everything that was set is there

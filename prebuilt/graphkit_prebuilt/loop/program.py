@@ -10,7 +10,7 @@ thread goes from one to the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from graphkit.channels import BaseChannel, EphemeralValue, LastValue
@@ -19,6 +19,7 @@ from graphkit.engine.program import Callee, NodeSpec, Program, Seen, Shape, Voca
 from graphkit.frame import Frame, running
 from graphkit.types import Interrupt
 from graphkit_prebuilt.halting import carry_out, questions_in
+from graphkit_prebuilt.host_thread import recorded_of
 from graphkit_prebuilt.log import Keyed, Log
 from graphkit_prebuilt.loop import steps
 from graphkit_prebuilt.loop.after import after
@@ -152,6 +153,8 @@ def _entered(agent: Any, frame: Frame, arg: Any) -> Invocation:
     if type(inv) is not Invocation:
         given = inv if isinstance(inv, dict) else {}
         inv = Invocation(agent=agent, thread_id=frame.attempt.scope.thread_id, invocation_state=given)
+    elif frame.attempt.past is not None and inv.recorded is None:
+        inv.recorded = partial(recorded_of, inv.agent, frame.attempt.scope)
     inv.enter(arg.view if type(arg) is Seen else arg)
     return inv
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from graphkit_prebuilt.content import ToolSpec
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class MCPAgentTool(StepTool):
-    """A tool of an MCP server, as a tool of an agent. `mcp_tool` is what the server says of it.
+    """A tool of an MCP server, as a tool of an agent. `mcp_tool` is what the server says of it. What no model can write
+    in the name of a tool, a dot for instance, is "_" in the one that it is told.
 
     Where its client asks people (`elicitation_callback="ask"`), what the server asks is a question of the graph. When
     it is answered the tool is called again from its top, as every tool is that asks.
@@ -29,7 +31,7 @@ class MCPAgentTool(StepTool):
         self.mcp_tool = mcp_tool
         self.mcp_client = mcp_client
         self._spec: ToolSpec = {
-            "name": name_override or mcp_tool.name,
+            "name": re.sub(r"[^a-zA-Z0-9_-]", "_", name_override or mcp_tool.name)[:64],
             "description": mcp_tool.description or mcp_tool.title or mcp_tool.name,
             "inputSchema": {"json": mcp_tool.input_schema},
         }

@@ -47,16 +47,22 @@ class ToolResultsEvent(BaseHookEvent):
 
 @dataclass
 class InvokeModelResult:
+    """What a call of the model came to. Another `result` may be set."""
+
     result: ModelStopReason
 
 
 @dataclass
 class ExecuteToolResult:
+    """What a call of a tool came to. Another `result` may be set."""
+
     result: ToolResultEvent
 
 
 @dataclass
 class ExecuteToolsResult:
+    """What a batch of calls came to. Another `result` may be set."""
+
     result: ToolResultsEvent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, cast
 
 from graphkit.compiled import CompiledGraph
 from graphkit.frame import depth_below
@@ -37,12 +37,20 @@ from graphkit_prebuilt.threads import Threads
 from graphkit_prebuilt.tools.teams import TeamAsTool
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from graphkit_prebuilt.hooks.event import BaseHookEvent
+
+    ResultT_co = TypeVar("ResultT_co", bound=MultiAgentResult, default=MultiAgentResult, covariant=True)
+else:
+    from typing import TypeVar
+
+    ResultT_co = TypeVar("ResultT_co", bound=MultiAgentResult, covariant=True)
 
 NO_NODES: Mapping[str, Node] = MappingProxyType({})
 
 
-class MultiAgentBase(Host[TeamThread]):
+class MultiAgentBase(Host[TeamThread], Generic[ResultT_co]):
     """Several members work on one task: agents, functions, and other orchestrators.
 
     `team(task)` runs one turn to its end: the results of its members, or questions of hooks and of anything below them,
@@ -142,7 +150,7 @@ class MultiAgentBase(Host[TeamThread]):
         *,
         thread_id: str | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> ResultT_co:
         """Run a turn to its end.
 
         `task` is a text, content blocks or messages; the answers to open questions, as `interruptResponse` blocks or
@@ -157,7 +165,7 @@ class MultiAgentBase(Host[TeamThread]):
         with that too: a node that took too long is executed again, and a limit is looked at anew.
         """
         request = self._request(task, invocation_state, thread_id, kwargs)
-        return request.run_on_loop() if only_awaits(self) else request.run()
+        return cast(ResultT_co, request.run_on_loop() if only_awaits(self) else request.run())
 
     invoke = __call__
 
@@ -168,9 +176,9 @@ class MultiAgentBase(Host[TeamThread]):
         *,
         thread_id: str | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> ResultT_co:
         """`team(task)` on the running event loop."""
-        return await self._request(task, invocation_state, thread_id, kwargs).arun()
+        return cast(ResultT_co, await self._request(task, invocation_state, thread_id, kwargs).arun())
 
     def stream(
         self,
@@ -214,7 +222,7 @@ class MultiAgentBase(Host[TeamThread]):
         *,
         thread_id: str | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> ResultT_co:
         """Go on with the turn that a plugin has halted, in the orchestrator or in members of it, at whatever depth, as
         it directs: `plugin.on_resume(halted, data)` is called for each of them that it has halted, with that agent or
         orchestrator, and returns a `ResumeDirective`; then all of them run again, and may halt again. Without a name,
@@ -223,7 +231,8 @@ class MultiAgentBase(Host[TeamThread]):
         Raises, before anything is stored, what `Agent.resume` raises. The thread stays halted, and can be resumed.
         """
         invocation_state = _with_kwargs(invocation_state, kwargs)
-        return TeamResumeRequest(self, plugin_name, data, invocation_state, thread_id).run()
+        request = TeamResumeRequest(self, plugin_name, data, invocation_state, thread_id)
+        return cast(ResultT_co, request.run())
 
     async def resume_async(
         self,
@@ -233,10 +242,11 @@ class MultiAgentBase(Host[TeamThread]):
         *,
         thread_id: str | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> ResultT_co:
         """`team.resume(plugin_name, data)` on the running event loop."""
         invocation_state = _with_kwargs(invocation_state, kwargs)
-        return await TeamResumeRequest(self, plugin_name, data, invocation_state, thread_id).arun()
+        request = TeamResumeRequest(self, plugin_name, data, invocation_state, thread_id)
+        return cast(ResultT_co, await request.arun())
 
     def _request(
         self,

@@ -21,6 +21,7 @@ class MultiAgentEvent(HookableEvent):
 
     @property
     def orchestrator(self) -> Any:
+        """`source`."""
         return self.source
 
 
@@ -86,6 +87,7 @@ class BeforeNodeCallEvent(NodeEvent, AsksMixin):
 
     @property
     def cancel(self) -> bool | str:
+        """`cancel_node`."""
         return self.cancel_node
 
     @cancel.setter

@@ -51,7 +51,7 @@ class GraphResult(MultiAgentResult):
         )
 
 
-class Graph(MultiAgentBase):
+class Graph(MultiAgentBase[GraphResult]):
     """Members that follow each other along edges; where there are cycles, again and again.
 
     A node runs when one of its sources (`join="any"`) has ended and the condition of an edge from it holds, or when all

@@ -51,6 +51,7 @@ class TeamInvocation:
     scratch: dict[Any, Any] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
     states: RunningStates | None = None
+    recorded: Callable[[], Mapping[str, Any]] | None = None
 
     @property
     def agent(self) -> MultiAgentBase:

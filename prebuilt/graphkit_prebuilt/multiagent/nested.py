@@ -14,7 +14,7 @@ from graphkit.frame import running
 from graphkit_prebuilt.content import Message
 from graphkit_prebuilt.conversation import HEAD, copied, view
 from graphkit_prebuilt.hooks.event import BaseHookEvent
-from graphkit_prebuilt.host_thread import Within
+from graphkit_prebuilt.host_thread import recorded_of
 from graphkit_prebuilt.limits import ENDLESS
 from graphkit_prebuilt.loop.drawing import Loop
 from graphkit_prebuilt.loop.program import Heard, program_of
@@ -124,11 +124,8 @@ class NestedRequest(AgentRequest):
         return graph, given, {}, {"context": self.invocation}
 
     def _recorded(self) -> Mapping[str, Any]:
-        """In a task of the agent: its channels, with what was recorded of the superstep."""
-        scope = running("agent.state").attempt.scope
-        thread = self.agent.thread_within(scope.thread_id, Within(scope.live.saver, scope.namespace))
-        values: Mapping[str, Any] = thread.snapshot.values
-        return values
+        """In a task of the agent."""
+        return recorded_of(self.agent, running("agent.state").attempt.scope)
 
 
 @lru_cache(maxsize=256)

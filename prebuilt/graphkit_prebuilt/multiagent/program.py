@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from graphkit.channels import (
@@ -26,6 +27,7 @@ from graphkit.errors import NodeTimeoutError
 from graphkit.frame import Frame, running
 from graphkit.types import Interrupt, TimeoutPolicy
 from graphkit_prebuilt.halting import carry_out, questions_in
+from graphkit_prebuilt.host_thread import recorded_of
 from graphkit_prebuilt.log import Keyed
 from graphkit_prebuilt.loop import steps
 from graphkit_prebuilt.loop.invocation import here
@@ -143,6 +145,8 @@ def _entered(team: MultiAgentBase, frame: Frame, arg: Any) -> TeamInvocation:
     if type(inv) is not TeamInvocation or inv.source is not team:
         given = inv if isinstance(inv, dict) else {}
         inv = TeamInvocation(source=team, invocation_state=given, thread_id=frame.attempt.scope.thread_id)
+    elif frame.attempt.past is not None and inv.recorded is None:
+        inv.recorded = partial(recorded_of, team, frame.attempt.scope)
     inv.values = arg.view if type(arg) is Seen else arg
     return inv
 

@@ -78,6 +78,7 @@ class MultiAgentState:
 
     @property
     def execution_order(self) -> list[Node]:
+        """The node of each execution that has ended, in order."""
         return [self._nodes[name] for name in self.values.get("order") or ()]
 
     @property
@@ -106,6 +107,7 @@ class MultiAgentState:
 
     @property
     def status(self) -> Status:
+        """`EXECUTING` while the turn goes on, else how it has ended or what it waits for."""
         if self.resting is not None:
             return self.resting
         ended = self.values.get("outcome")
@@ -143,10 +145,12 @@ class MultiAgentState:
 
     @property
     def completed_nodes(self) -> list[Node]:
+        """Those of which a result is complete."""
         return self._with(Status.COMPLETED)
 
     @property
     def failed_nodes(self) -> list[Node]:
+        """Those of which a result is a failure."""
         return self._with(Status.FAILED)
 
     def _with(self, status: Status) -> list[Node]:

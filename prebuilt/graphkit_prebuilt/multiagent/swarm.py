@@ -27,10 +27,11 @@ class SwarmResult(MultiAgentResult):
 
     @property
     def node_history(self) -> list[Any]:
+        """`execution_order`, as Strands' swarms call it."""
         return self.execution_order
 
 
-class Swarm(MultiAgentBase):
+class Swarm(MultiAgentBase[SwarmResult]):
     """Agents that work on a task one after the other: each decides who goes on, and the turn ends with the one that
     lets nobody go on.
 

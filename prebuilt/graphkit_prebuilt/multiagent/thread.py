@@ -15,6 +15,7 @@ from graphkit_prebuilt.multiagent.state import MultiAgentState
 if TYPE_CHECKING:
     from graphkit_prebuilt.hooks.event import BaseHookEvent
     from graphkit_prebuilt.multiagent.base import MultiAgentBase
+    from graphkit_prebuilt.multiagent.results import MultiAgentResult
     from graphkit_prebuilt.plugins import MultiAgentPlugin
 
 
@@ -30,13 +31,15 @@ class TeamThread(HostThread):
     def __repr__(self) -> str:
         return f"TeamThread({self.team.id!r}, {self.id!r})"
 
-    def __call__(self, task: Any = None, invocation_state: dict[str, Any] | None = None) -> Any:
+    def __call__(self, task: Any = None, invocation_state: dict[str, Any] | None = None) -> MultiAgentResult:
         """`team(task)` on this thread."""
         return self.team(task, invocation_state, thread_id=self.id)
 
     invoke = __call__
 
-    async def invoke_async(self, task: Any = None, invocation_state: dict[str, Any] | None = None) -> Any:
+    async def invoke_async(
+        self, task: Any = None, invocation_state: dict[str, Any] | None = None
+    ) -> MultiAgentResult:
         """`team.invoke_async(task)` on this thread."""
         return await self.team.invoke_async(task, invocation_state, thread_id=self.id)
 
@@ -63,7 +66,7 @@ class TeamThread(HostThread):
         plugin_name: str | None = None,
         data: Any = None,
         invocation_state: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> MultiAgentResult:
         """`team.resume(plugin_name, data)` on this thread."""
         return self.team.resume(plugin_name, data, invocation_state, thread_id=self.id)
 
@@ -72,7 +75,7 @@ class TeamThread(HostThread):
         plugin_name: str | None = None,
         data: Any = None,
         invocation_state: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> MultiAgentResult:
         """`team.resume_async(plugin_name, data)` on this thread."""
         return await self.team.resume_async(plugin_name, data, invocation_state, thread_id=self.id)
 
@@ -88,7 +91,7 @@ class TeamThread(HostThread):
         return state
 
     @property
-    def result(self) -> Any:
+    def result(self) -> MultiAgentResult:
         """What its last call has returned, as far as it is stored."""
         snapshot = self.snapshot
         return result_of(TeamInvocation(source=self.team), snapshot.values, snapshot.interrupts)

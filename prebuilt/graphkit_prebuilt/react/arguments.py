@@ -13,8 +13,11 @@ from graphkit.runtime import Runtime, runtime_of
 from graphkit.types import RunnableConfig
 from graphkit_prebuilt.react.reading import item
 from graphkit_prebuilt.tools.context import ToolContext
+from graphkit_prebuilt.tools.schema import NotThere
 
 FIELD: Final = "state."
+HIDDEN: Final = "hidden"
+"""The key of parameters that are neither a model's nor a graph's to fill: LangChain's `InjectedToolArg`."""
 
 
 def key_of(name: str, annotation: Any) -> str | None:
@@ -51,7 +54,10 @@ def _mark(mark: Any) -> str | None:
     key = getattr(mark, "injects", None)
     if key == "state" and not isinstance(mark, type) and mark.field is not None:
         return f"{FIELD}{mark.field}"
-    return key if isinstance(key, str) else None
+    if isinstance(key, str):
+        return key
+    kinds = mark.__mro__ if isinstance(mark, type) else type(mark).__mro__
+    return HIDDEN if any(kind.__name__ == "InjectedToolArg" for kind in kinds) else None
 
 
 @dataclass(eq=False)
@@ -96,19 +102,23 @@ class CallContext(ToolContext):
     def _store(self) -> Any:
         store = self.graph_runtime.store
         if store is None:
-            raise RuntimeError(
+            raise NotThere(
                 f"tool {self.tool_use['name']!r} wants the graph's store, and the graph has none: give it a store="
             )
         return store
+
+    def _hidden(self) -> Any:
+        raise NotThere(
+            f"tool {self.tool_use['name']!r} has a parameter marked InjectedToolArg, which nobody fills here: give it "
+            f"a default"
+        )
 
     def _field(self, name: str) -> Any:
         found = (
             self.state.get(name, self) if isinstance(self.state, Mapping) else getattr(self.state, name, self)
         )
         if found is self:
-            raise RuntimeError(
-                f"tool {self.tool_use['name']!r} wants {name!r} of the state, which is not there"
-            )
+            raise NotThere(f"tool {self.tool_use['name']!r} wants {name!r} of the state, which is not there")
         return found
 
 
@@ -117,6 +127,7 @@ _FILLS: Final[Mapping[str, Callable[[CallContext], Any]]] = {
     "config": lambda context: context.config,
     "context": lambda context: context,
     "graph_runtime": lambda context: context.graph_runtime,
+    HIDDEN: CallContext._hidden,
     "runtime": lambda context: context.runtime,
     "state": lambda context: context.state,
     "store": CallContext._store,

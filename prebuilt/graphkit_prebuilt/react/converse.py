@@ -9,6 +9,7 @@ from typing import Any
 
 from graphkit_prebuilt.content import Message, SystemContentBlock, ToolResult, tool_result
 from graphkit_prebuilt.react.reading import DICTS, UNANSWERED, calls_of, item, role_of
+from graphkit_prebuilt.tools.values import text_of
 
 
 def converse_of(messages: Iterable[Any]) -> tuple[list[Message], list[SystemContentBlock]]:
@@ -139,8 +140,8 @@ def _tool_uses(message: Any, blocks: Sequence[Any]) -> list[Any]:
 
 
 def _result(message: Any) -> ToolResult:
-    status = item(message, "status") or "success"
-    return tool_result(item(message, "tool_call_id"), status, *_blocks(item(message, "content")))  # type: ignore[arg-type]
+    status: Any = item(message, "status") or "success"
+    return tool_result(item(message, "tool_call_id"), status, *result_blocks(item(message, "content")))
 
 
 def _blocks(content: Any) -> Iterator[Any]:
@@ -156,6 +157,15 @@ def _blocks(content: Any) -> Iterator[Any]:
             yield part
         else:
             yield from _typed(part)
+
+
+def result_blocks(content: Any) -> Iterator[Any]:
+    """The same for the content of a result: what a model cannot be sent is text in it."""
+    for part in [content] if isinstance(content, str) else content or ():
+        try:
+            yield from _blocks([part] if part else ())
+        except ValueError:
+            yield {"text": text_of(part)}
 
 
 def _typed(part: Mapping[str, Any]) -> Iterator[Any]:

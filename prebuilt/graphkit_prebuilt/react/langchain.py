@@ -12,8 +12,9 @@ from graphkit.errors import ToolInvocationError
 from graphkit.types import Command
 from graphkit_prebuilt.content import JSONSchema
 from graphkit_prebuilt.loop.steps import Call, Steps
-from graphkit_prebuilt.react.arguments import in_graph, key_of
+from graphkit_prebuilt.react.arguments import HIDDEN, CallContext, in_graph, key_of
 from graphkit_prebuilt.tools.adapters import AdaptedTool, LangChainTool, as_tool
+from graphkit_prebuilt.tools.schema import NotThere
 from graphkit_prebuilt.tools.tool import Progress, last_of
 
 
@@ -56,10 +57,10 @@ class GraphLangChainTool(AdaptedTool):
     def take(self, context: Any, progress: Progress) -> Steps[Any]:
         context = in_graph(context)
         use, original = context.tool_use, self.runs
-        filled = {name: context.get(key) for name, key in self.keys.items()}
+        given = {name: value for name, value in use["input"].items() if name not in self.keys}
         call = {
             "name": self.tool_name,
-            "args": {**use["input"], **filled},
+            "args": {**given, **self._filled(context)},
             "id": use["toolUseId"],
             "type": "tool_call",
         }
@@ -74,6 +75,17 @@ class GraphLangChainTool(AdaptedTool):
                 raise ToolInvocationError(self.tool_name, error, use["input"]) from error
             raise
         return _unpacked(value)
+
+    def _filled(self, context: CallContext) -> dict[str, Any]:
+        """What the graph fills. A parameter that has a default keeps it where there is nothing."""
+        filled: dict[str, Any] = {}
+        for name, key in self.keys.items():
+            try:
+                filled[name] = context.get(key)
+            except NotThere:
+                if key != HIDDEN and not _has_default(self.original, name):
+                    raise
+        return filled
 
 
 # --- What a tool returns ------------------------------------------------------------------------------------
@@ -142,6 +154,13 @@ def _keys_of(original: Any) -> dict[str, str]:
         for name, key in keys.items()
         if key is not None and key not in ("config", "context", "tool_call_id")
     }
+
+
+def _has_default(original: Any, name: str) -> bool:
+    """Whether LangChain can call the tool without this parameter."""
+    schema = original.get_input_schema() if hasattr(original, "get_input_schema") else None
+    known = getattr(schema, "model_fields", {}).get(name)
+    return known is not None and not known.is_required()
 
 
 def _without(schema: JSONSchema, names: Any) -> JSONSchema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final, Literal
 
 from graphkit.calling import TaskFuture, call
@@ -31,7 +32,7 @@ from graphkit_prebuilt.react.reading import (
 )
 from graphkit_prebuilt.react.tracing import is_traced, traced
 from graphkit_prebuilt.react.wrapping import ToolCallRequest, Wrapper, Wrapping
-from graphkit_prebuilt.react.writing import result
+from graphkit_prebuilt.react.writing import is_content, result, result_with
 from graphkit_prebuilt.tools.schema import not_an_object
 from graphkit_prebuilt.tools.tool import AgentTool
 from graphkit_prebuilt.tools.values import result_of, text_of
@@ -44,9 +45,10 @@ class ToolNode:
     """A node that runs the calls of tools in the last message of the assistant that have no result yet.
 
     `tools` are functions, tools of LangChain and Strands, and those of `@tool`; a parameter that is marked
-    `InjectedState`, `InjectedStore`, `ToolRuntime` or `RunnableConfig` is filled by the graph. Each call is a task of
-    its own, with its own questions, and one that has finished is not run again. Its input is the state, a list of
-    messages or a list of calls; it returns messages, and the `Command`s that tools have returned.
+    `InjectedState`, `InjectedStore`, `ToolRuntime` or `RunnableConfig` is filled by the graph, and keeps its default
+    where there is nothing for it. No model fills it, nor one that LangChain's `InjectedToolArg` marks. Each call is a
+    task of its own, with its own questions, and one that has finished is not run again. Its input is the state, a list
+    of messages or a list of calls; it returns messages, and the `Command`s that tools have returned.
 
     What a tool raises is raised, unless `handle_tool_errors` makes a result for the model of it: True handles every
     exception, a text is that result, a function makes it (of the exceptions that its parameter is annotated with), and
@@ -58,7 +60,8 @@ class ToolNode:
     it likes, or return a result of its own, also for a tool that does not exist. `awrap_tool_call` is an `async def`
     for asynchronous runs; one of them serves both. What it raises is handled as what a tool raises.
 
-    It can be called without a graph too (`invoke`, `ainvoke`). Names: LangGraph's.
+    It can be called without a graph too (`invoke`, `ainvoke`). `tags` are kept for whoever looks at the node. Names:
+    LangGraph's.
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class ToolNode:
         tools: Sequence[Any],
         *,
         name: str = "tools",
+        tags: Sequence[str] | None = None,
         handle_tool_errors: Handles = about_arguments,
         messages_key: str = "messages",
         wrap_tool_call: Wrapper | None = None,
         awrap_tool_call: Wrapper | None = None,
     ) -> None:
         self.name = name
+        self.tags = tags
         self.messages_key = messages_key
         self.tools_by_name: dict[str, AgentTool] = graph_tools(tools)
         self.handle_tool_errors = handle_tool_errors
@@ -154,12 +159,13 @@ class ToolNode:
         outputs: list[Any] = []
         for output in found:
             outputs += output if isinstance(output, list) else [output]
-        messages = [output for output in outputs if not isinstance(output, Command)]
-        commands = [output for output in outputs if isinstance(output, Command)]
-        update: Any = messages if as_list else {self.messages_key: messages}
-        if not commands:
-            return update
-        return [update, *commands] if messages else commands
+        parts: list[Any] = []  # in the order of the calls: messages beside each other are one update
+        for is_command, group in groupby(outputs, lambda output: isinstance(output, Command)):
+            update = list(group)
+            parts += update if is_command else [update if as_list else {self.messages_key: update}]
+        if any(isinstance(part, Command) for part in parts):
+            return parts
+        return parts[0] if parts else [] if as_list else {self.messages_key: []}
 
     # One call
 
@@ -231,33 +237,53 @@ class ToolNode:
         if isinstance(value, Command):
             return self._checked(one, value)
         if isinstance(value, list) and value and all(_is_output(part) for part in value):
-            return [self._checked(one, part) if isinstance(part, Command) else part for part in value]
+            answered = any(one["id"] in answered_by(part) for part in value if _is_message(part))
+            answered = answered or any(
+                self._results(one, part) for part in value if isinstance(part, Command)
+            )
+            return [
+                self._checked(one, part, answered) if isinstance(part, Command) else part for part in value
+            ]
         if _is_message(value):
             return value if style == "objects" or isinstance(value, dict) else _restyled(value, one, style)
-        is_plain = getattr(tool, "is_plain", False)
-        return result(style, one, result_of(text_of(value) if is_plain else value, one["id"]))
+        if not getattr(tool, "is_plain", False):
+            return result(style, one, result_of(value, one["id"]))
+        if is_content(value):
+            return result_with(style, one, value)
+        return result(style, one, result_of(text_of(value), one["id"]))
 
-    def _checked(self, one: ToolCall, command: Command[Any]) -> Command[Any]:
-        """A command that leaves the conversation with a result for the call, if it leaves it in this graph. The result
-        is named after the tool."""
+    def _checked(self, one: ToolCall, command: Command[Any], answered: bool = False) -> Command[Any]:
+        """A command that leaves the conversation with a result for the call, if it leaves it in this graph and the call
+        is not `answered` beside it. The result is named after the tool."""
         update = command.update
+        results = self._results(one, command)
+        for message in results:
+            if not isinstance(message, dict) and message.name is None:  # a dict may do without
+                message.name = one["name"]
         if command.graph is not None:
             # A tool may hand on the state it was given, but not the steps that are left: every graph has its own.
             if isinstance(update, dict) and STEPS in update:
                 command = replace(command, update={key: update[key] for key in update if key != STEPS})
             return command
-        messages = update if isinstance(update, list) else item(update, self.messages_key) or ()
-        messages = messages if isinstance(messages, (list, tuple)) else [messages]
-        results = [message for message in messages if one["id"] in answered_by(message)]
-        for message in results:
-            if not isinstance(message, dict) and message.name is None:  # a dict may do without
-                message.name = one["name"]
-        if results or any(map(_removes, messages)):
+        if answered or results or any(map(_removes, self._messages(command))):
             return command
         raise InvalidUpdateError(
             f"tool {one['name']!r} returned a Command whose update has no result for its call: add a message "
             f'{{"role": "tool", "content": ..., "tool_call_id": {one["id"]!r}}} to {self.messages_key!r}'
         )
+
+    def _results(self, one: ToolCall, command: Command[Any]) -> list[Any]:
+        """The messages in a command that have the result of the call."""
+        return [
+            message
+            for message in self._messages(command)
+            if (_is_message(message) or style_of(message) == "blocks") and one["id"] in answered_by(message)
+        ]
+
+    def _messages(self, command: Command[Any]) -> Sequence[Any]:
+        update = command.update
+        messages = update if isinstance(update, list) else item(update, self.messages_key) or ()
+        return messages if isinstance(messages, (list, tuple)) else [messages]
 
 
 def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:

@@ -7,12 +7,15 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from graphkit.graph.message import new_id
-from graphkit_prebuilt.content import ToolResult
+from graphkit_prebuilt.content import ToolResult, tool_result
 from graphkit_prebuilt.react.chat import ChatMessage
+from graphkit_prebuilt.react.converse import result_blocks
 from graphkit_prebuilt.react.reading import Style, ToolCall, is_said, style_of
+
+_PARTS: Final = frozenset({"text", "image", "image_url", "document", "file", "search_result", "json"})
 
 
 def style_for(messages: Sequence[Any]) -> Style:
@@ -90,6 +93,28 @@ def result(style: Style, call: ToolCall, found: ToolResult) -> Any:
     if style == "objects":
         return _library().ToolMessage(content=content, **about)
     return ChatMessage(role="tool", content=content, **about)
+
+
+def is_content(value: Any) -> bool:
+    """Whether what a function has returned is the content of a message as it is: parts that models know."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(part, dict) and part.get("type") in _PARTS for part in value)
+    )
+
+
+def result_with(style: Style, call: ToolCall, parts: list[Any]) -> Any:
+    """The message of a call that came to these parts."""
+    if style == "blocks":
+        found = tool_result(call["id"], "success", *result_blocks(parts))
+        return result(style, call, found)
+    message = result(style, call, tool_result(call["id"], "success"))
+    if style == "objects":
+        message.content = parts
+    else:
+        message["content"] = parts
+    return message
 
 
 def _parts(blocks: Iterable[Any]) -> Any:

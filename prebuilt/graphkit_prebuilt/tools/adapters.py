@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import cached_property, partial
 from types import MethodType, ModuleType
 from typing import Any, Final
 
 from graphkit_prebuilt.content import JSONSchema, ToolSpec
-from graphkit_prebuilt.loop.steps import Call, Steps
+from graphkit_prebuilt.loop.steps import Call, Either, Steps
 from graphkit_prebuilt.tools.context import ToolContext
 from graphkit_prebuilt.tools.function import FunctionTool
 from graphkit_prebuilt.tools.schema import untitled
@@ -84,17 +85,47 @@ class StrandsTool(AdaptedTool):
 
 
 class LangChainTool(AdaptedTool):
-    """An object with LangChain's `name`, `description`, `args_schema`, `invoke` and `ainvoke`."""
+    """An object with LangChain's `name`, `description`, `args_schema`, `invoke` and `ainvoke`.
+
+    LangChain's own are given a whole call, whose id they may want, and return a message that says whether it failed.
+    """
 
     def take(self, context: ToolContext, progress: Progress) -> Steps[Any]:
         given = context.tool_use["input"]
         if not isinstance(given, dict):
             raise ValueError(f"the input is no JSON object but {type(given).__name__}: {given!r:.200}")
         original = self.original
+        if hasattr(original, "tool_call_schema"):
+            args = {name: value for name, value in given.items() if name not in self._hidden}
+            given = {
+                "name": self.tool_name,
+                "args": args,
+                "id": context.tool_use["toolUseId"],
+                "type": "tool_call",
+            }
         # One made of an async function alone has nothing to run without a loop.
         if getattr(original, "coroutine", None) is not None and getattr(original, "func", None) is None:
             return (yield Call(original.ainvoke, (given,)))
-        return (yield Call(original.invoke, (given,), blocks=True))
+        if not _awaits(original):
+            return (yield Call(original.invoke, (given,), blocks=True))
+        return (yield Either(partial(original.invoke, given), partial(original.ainvoke, given)))
+
+    @cached_property
+    def _hidden(self) -> Set[str]:
+        """The parameters that no model is told of, and so none may fill."""
+        if _takes_one_text(self.original):
+            return frozenset()
+        known = getattr(self.original.get_input_schema(), "model_fields", {})
+        told = getattr(self.original.tool_call_schema, "model_fields", known)
+        return known.keys() - told.keys()
+
+
+def _awaits(original: Any) -> bool:
+    """Whether a tool of LangChain has an async form of its own: else LangChain runs the other one in a thread."""
+    if hasattr(original, "coroutine"):
+        return original.coroutine is not None
+    found = next((kind for kind in type(original).__mro__ if "_arun" in vars(kind)), None)
+    return found is not None and found.__name__ != "BaseTool"
 
 
 def _progress_in(item: Any) -> Any:
@@ -135,14 +166,22 @@ def _langchain(thing: Any) -> AgentTool | None:
     return LangChainTool(thing, thing.name, thing.description, _langchain_schema(thing))
 
 
+def _takes_one_text(thing: Any) -> bool:
+    """Whether it is LangChain's `Tool`, whose function takes one text; its schema of calls is that of its insides."""
+    return thing.args_schema is None and list(getattr(thing, "args", ())) == ["tool_input"]
+
+
 def _langchain_schema(thing: Any) -> JSONSchema:
     """What a model may give: without what LangChain injects (`tool_call_schema`), where the tool says so."""
+    if _takes_one_text(thing):
+        return {"type": "object", "properties": dict(thing.args), "required": ["tool_input"]}
     schema = getattr(thing, "tool_call_schema", None) or thing.args_schema
     if schema is None:
         return {"type": "object", "properties": dict(getattr(thing, "args", {}))}
     if isinstance(schema, dict):
         return schema
-    found: JSONSchema = untitled(schema.model_json_schema())
+    make = getattr(schema, "model_json_schema", None) or schema.schema  # that of pydantic 1
+    found: JSONSchema = untitled(make())
     return found
 
 

@@ -29,8 +29,12 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _NARROW = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")
 
 
+class NotThere(RuntimeError):
+    """There is nothing to inject; a parameter that has a default keeps it."""
+
+
 class Provides(Protocol):
-    """What is injected, by its key; None for what there is not."""
+    """What is injected, by its key; None for what there is not. Raises `NotThere` where that will not do."""
 
     def get(self, key: str, /) -> Any: ...
 
@@ -43,6 +47,7 @@ class Slot(NamedTuple):
     injected: str | None = None
     positional: bool = False
     always: bool = False  # given even if the model left it out: the function's own default is none
+    optional: bool = False  # of what is injected: the function has a default for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,11 @@ class InputSchema:
         named: dict[str, Any] = dict(validated.__pydantic_extra__ or {})
         for slot in self.slots:
             if slot.injected is not None:
-                named[slot.parameter] = provided.get(slot.injected)
+                try:
+                    named[slot.parameter] = provided.get(slot.injected)
+                except NotThere:
+                    if not slot.optional:
+                        raise
             elif slot.positional:
                 positional.append(values[slot.field])
             elif slot.always or slot.field in present:
@@ -113,6 +122,7 @@ def input_schema_of(
                 injected=injected,
                 positional=parameter.kind is parameter.POSITIONAL_ONLY,
                 always=_is_field(parameter.default),
+                optional=injected is not None and parameter.default is not parameter.empty,
             )
         )
     name = _name_of(function)

@@ -21,14 +21,16 @@ def result_of(value: Any, tool_use_id: str) -> ToolResult:
     """The result of a call that returned `value`.
 
     Text is the text of the result; `{"status": "success" | "error", "content": [block, …]}` (or a `ToolResultBlock`)
-    is the result itself, with this call's id; numbers, lists, dicts, dataclasses, pydantic models and None are shown as
-    JSON, anything else as `str()`. Raises `ValueError` for a result whose content is no list of blocks, or holds what
-    cannot be stored.
+    is the result itself, with this call's id, and so is LangChain's message of a tool; numbers, lists, dicts,
+    dataclasses, pydantic models and None are shown as JSON, anything else as `str()`. Raises `ValueError` for a result
+    whose content is no list of blocks, or holds what cannot be stored.
     """
     if isinstance(value, str):
         return tool_result(tool_use_id, "success", _sendable(str.__str__(value)))
     if isinstance(value, ToolResultBlock):
         value = {"status": value.status, "content": value.content}
+    if getattr(value, "type", None) == "tool" and hasattr(value, "tool_call_id"):
+        value = _of_message(value)
     if isinstance(value, Mapping) and "content" in value and value.get("status") in _STATUS:
         return _given(value, tool_use_id)
     return tool_result(tool_use_id, "success", _sendable(text_of(value)))
@@ -37,6 +39,13 @@ def result_of(value: Any, tool_use_id: str) -> ToolResult:
 def error_result(tool_use_id: str, error: BaseException | str) -> ToolResult:
     """The result of a call that failed: "Error: " and what happened."""
     return tool_result(tool_use_id, "error", _sendable(f"Error: {_reason(error)}"))
+
+
+def _of_message(message: Any) -> dict[str, Any]:
+    from graphkit_prebuilt.react.converse import result_blocks  # for few tools: it needs what graphs need
+
+    status = "error" if getattr(message, "status", None) == "error" else "success"
+    return {"status": status, "content": list(result_blocks(message.content)) or [{"text": ""}]}
 
 
 def _given(value: Mapping[str, Any], tool_use_id: str) -> ToolResult:

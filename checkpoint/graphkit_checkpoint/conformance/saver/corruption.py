@@ -158,6 +158,19 @@ def missing_head(lab: SaverLab) -> None:
 
 
 @chapter
+def missing_record(lab: SaverLab) -> None:
+    """A record that is missing is noticed, the only one and one of several."""
+    run, several = written(lab), lab.run()
+    several.append("log", "one", LONG)
+    several.record(*(Pending("task", "output", key, [1]) for key in "abc"))
+    several.record(Pending("task", "output", "a", [2]), Pending("task", "output", "d", [1]))
+    several.release()
+    for each in (run, several):
+        lab.damage(each.thread_id, "pending", lambda row: None)
+        check_noticed(lab, each)
+
+
+@chapter
 def missing_ancestor(lab: SaverLab) -> None:
     """A missing checkpoint that the head is read from is noticed."""
     run = written(lab)

@@ -8,6 +8,7 @@ import pytest
 from graphkit import Agent
 from graphkit.hooks import AfterNodeCallEvent, BeforeNodeCallEvent
 from graphkit.multiagent import Graph, GraphBuilder, GraphResult, MultiAgentState, Status, Swarm, SwarmResult
+from graphkit.multiagent.graph import GraphEdge, GraphNode
 from graphkit.plugins import MultiAgentPlugin
 from graphkit.types import Command, Send
 from graphkit_prebuilt.models.scripted import Turn
@@ -45,6 +46,21 @@ def test_a_turn_of_each_kind_has_a_result_of_its_type(scripts: Scripts) -> None:
     found = Swarm([scripts.agent("a", "done")])("go")
     assert_type(found, SwarmResult)
     assert len(found.node_history) == 1
+
+
+def test_a_graph_of_nodes_and_edges_as_strands_has_them(door: TeamDoor) -> None:
+    one, two, three = (GraphNode(node_id=name, executor=says(name)) for name in "abc")
+    closed = GraphEdge(from_node=one, to_node=three, condition=no)
+    team = Graph(
+        nodes={"a": one, "b": two, "c": three},
+        edges={closed, GraphEdge(from_node=one, to_node=two), GraphEdge("b", "c")},
+        entry_points={one},
+    )
+    assert order(door(team, "go")) == ["a", "b", "c"]
+    assert [(edge.from_node, edge.to_node) for edge in team.edges] == [(one, two), (one, three), (two, three)]
+    assert order(door(Graph([one, two], [(one, two)]), "go")) == ["a", "b"]
+    with pytest.raises(TypeError, match="is no agent, function or orchestrator"):
+        GraphNode("d", 5)
 
 
 def test_nodes_follow_edges_and_stand_in_the_order_in_which_they_were_added(door: TeamDoor) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 from graphkit_prebuilt.multiagent.edge import EdgeCondition, GraphEdge
 from graphkit_prebuilt.multiagent.graph import Graph
 from graphkit_prebuilt.multiagent.members import member
-from graphkit_prebuilt.multiagent.nodes import Join, Node
+from graphkit_prebuilt.multiagent.nodes import Join, Node, id_of
 
 
 class GraphBuilder:
@@ -40,13 +40,13 @@ class GraphBuilder:
     ) -> GraphEdge:
         """Let a node follow another one; with a `condition`, if that holds when the first has ended. It is called with
         a `MultiAgentState` and, if it names it, `invocation_state`. `build` says whether there are such nodes."""
-        edge = GraphEdge(_id(from_node), _id(to_node), condition)
+        edge = GraphEdge(from_node, to_node, condition)
         self.edges.append(edge)
         return edge
 
     def set_entry_point(self, node_id: str | Node) -> Self:
         """Let a turn begin at this node; called several times, at all of them."""
-        self.entry_points.append(_id(node_id))
+        self.entry_points.append(id_of(node_id))
         return self
 
     def reset_on_revisit(self, enabled: bool = True) -> Self:
@@ -88,7 +88,3 @@ class GraphBuilder:
     def build(self) -> Graph:
         """The graph. Raises `InvalidGraphError`, a `ValueError`, with all faults of its structure."""
         return Graph(list(self.nodes.values()), list(self.edges), self.entry_points, **self._options)
-
-
-def _id(node: str | Node) -> str:
-    return node.node_id if isinstance(node, Node) else node

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphkit_prebuilt.loop.steps import Call, Steps
+from graphkit_prebuilt.multiagent.nodes import Node, id_of
 from graphkit_prebuilt.multiagent.state import MultiAgentState
 
 EdgeCondition = Callable[..., Any]
@@ -14,15 +15,24 @@ EdgeCondition = Callable[..., Any]
 
 
 class GraphEdge:
-    """A way from the node `source` to the node `target`, open if `condition` holds or there is none."""
+    """A way from one node to another, open if `condition` holds or there is none.
 
-    __slots__ = ("_takes_state", "condition", "source", "target")
+    `source` and `target` are the ids of the nodes `from_node` and `to_node` (Strands' names), which may be given by
+    their ids; then they are these until a graph is made of the edge. Raises `TypeError` for what is no condition.
+    """
 
-    def __init__(self, source: str, target: str, condition: EdgeCondition | None = None) -> None:
+    __slots__ = ("_takes_state", "condition", "from_node", "source", "target", "to_node")
+
+    def __init__(
+        self, from_node: str | Node, to_node: str | Node, condition: EdgeCondition | None = None
+    ) -> None:
+        source, target = id_of(from_node), id_of(to_node)
         if condition is not None and not callable(condition):
             raise TypeError(
                 f"the condition of edge {source!r} -> {target!r} must be a function, not {condition!r:.100}"
             )
+        self.from_node = from_node
+        self.to_node = to_node
         self.source = source
         self.target = target
         self.condition = condition

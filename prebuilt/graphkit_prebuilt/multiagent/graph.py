@@ -18,7 +18,7 @@ from graphkit_prebuilt.multiagent.state import MultiAgentState
 from graphkit_prebuilt.multiagent.structure import check_structure, entries_of, positive
 from graphkit_prebuilt.multiagent.turns import Choice, Turn
 
-EdgeTuple = tuple[str, str] | tuple[str, str, EdgeCondition] | GraphEdge
+EdgeTuple = tuple[str | Node, str | Node] | tuple[str | Node, str | Node, EdgeCondition] | GraphEdge
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,10 +59,11 @@ class Graph(MultiAgentBase[GraphResult]):
     as ended, and so does one that cannot run any more. Nodes that run at the same time do so side by side; they start,
     and are listed, in the order in which they were added. Conditions are asked when all nodes of a step have ended.
 
-    `nodes` (or `agents`) are members, or a dict of them by id; see `GraphBuilder.add_node`. `edges` are tuples of two
-    ids and, perhaps, a condition. Without `entry_points` a turn begins at the nodes that no edge leads to.
-    `max_node_executions` bounds a turn; one that reaches it ends with status `FAILED`. With `reset_on_revisit` a
-    member that runs again in a turn begins a new conversation. Everything else: see `MultiAgentBase`.
+    `nodes` (or `agents`) are members or `GraphNode`s, or a dict of them by id; see `GraphBuilder.add_node`. `edges` are
+    `GraphEdge`s, or tuples of two nodes or their ids and, perhaps, a condition. Without `entry_points` a turn begins at
+    the nodes that no edge leads to. `max_node_executions` bounds a turn; one that reaches it ends with status `FAILED`.
+    With `reset_on_revisit` a member that runs again in a turn begins a new conversation. Everything else: see
+    `MultiAgentBase`.
 
     Raises `InvalidGraphError`, a `ValueError`, with all faults of the structure. Behaviour and names: Strands' `Graph`.
     """
@@ -90,7 +91,7 @@ class Graph(MultiAgentBase[GraphResult]):
         store: Any = None,
     ) -> None:
         members = members_of(_given(nodes, agents))
-        self.edges = [edge if isinstance(edge, GraphEdge) else _edge(edge) for edge in edges]
+        self.edges = _edges(edges)
         self.max_node_executions = positive(max_node_executions, "max_node_executions")
         self.reset_on_revisit = reset_on_revisit
         bounded = max_node_executions is not None or execution_timeout is not None
@@ -100,6 +101,7 @@ class Graph(MultiAgentBase[GraphResult]):
         self._into: dict[str, list[GraphEdge]] = {name: [] for name in members}
         self._after: dict[str, list[str]] = {name: [] for name in members}
         for edge in self.edges:
+            edge.from_node, edge.to_node = members[edge.source], members[edge.target]
             self._after[edge.source].append(edge.target)
         self._places = {name: place for place, name in enumerate(members)}
         for edge in sorted(self.edges, key=lambda edge: self._places[edge.source]):
@@ -225,6 +227,14 @@ def _given(nodes: Members | None, agents: Members | None) -> Members:
     if nodes is not None and agents is not None:
         raise TypeError("a Graph is given its members as nodes= or as agents=, not both")
     return nodes or agents or []
+
+
+def _edges(given: Iterable[EdgeTuple]) -> list[GraphEdge]:
+    """The edges, in their order; those of a set in the order of their ids, which is the same in every process."""
+    edges = [edge if isinstance(edge, GraphEdge) else _edge(edge) for edge in given]
+    if isinstance(given, (set, frozenset)):
+        edges.sort(key=lambda edge: (edge.source, edge.target))
+    return edges
 
 
 def _edge(given: Any) -> GraphEdge:

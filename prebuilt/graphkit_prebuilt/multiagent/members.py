@@ -23,7 +23,7 @@ def member(executor: Any, node_id: str | None, others: Mapping[str, Node], join:
     Raises `TypeError` for what cannot be a member; `ValueError` for an id that is taken or cannot be one, for an object
     that is a member already, and for an agent with a session of its own.
     """
-    work = _work_of(executor)
+    work = work_of(executor)
     if join not in ("any", "all"):
         raise ValueError(f"join is 'any' or 'all', not {join!r:.100}")
     name = checked_id(_name_of(executor, len(others)) if node_id is None else node_id, "node")
@@ -55,12 +55,16 @@ def members_of(given: Members) -> dict[str, Node]:
     named = given.items() if isinstance(given, Mapping) else ((None, one) for one in given)
     found: dict[str, Node] = {}
     for name, executor in named:
-        node = _beside(executor, found) if isinstance(executor, Node) else member(executor, name, found)
+        if isinstance(executor, Node):
+            checked_id(executor.node_id, "node")
+            node = _beside(executor, found)
+        else:
+            node = member(executor, name, found)
         found[node.node_id] = node
     return found
 
 
-def _work_of(executor: Any) -> Executor:
+def work_of(executor: Any) -> Executor:
     if isinstance(executor, Agent):
         return AgentExecutor(sessionless(executor))
     if isinstance(executor, MultiAgentBase):

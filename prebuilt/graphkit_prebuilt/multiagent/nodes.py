@@ -102,15 +102,25 @@ class Executor(ABC):
         return result
 
 
+def id_of(node: str | Node) -> str:
+    """The id of a node that is given by its id, or itself."""
+    return node.node_id if isinstance(node, Node) else node
+
+
 class Node:
     """A member of an orchestrator: `node_id`, and `executor`, the agent, function or orchestrator that was added.
 
-    `join` says when a node with several sources runs: after "any" of them, or after "all".
+    `join` says when a node with several sources runs: after "any" of them, or after "all". `work` is how it is
+    executed; without it, as `GraphBuilder.add_node` says. Raises `TypeError` for what cannot be a member.
     """
 
     __slots__ = ("executor", "join", "node_id", "work")
 
-    def __init__(self, node_id: str, executor: Any, work: Executor, join: Join = "any") -> None:
+    def __init__(self, node_id: str, executor: Any, work: Executor | None = None, join: Join = "any") -> None:
+        if work is None:
+            from graphkit_prebuilt.multiagent.members import work_of  # which makes nodes
+
+            work = work_of(executor)
         self.node_id = node_id
         self.executor = executor
         self.work = work

@@ -7,14 +7,14 @@ from typing import Any
 
 from graphkit.errors import InvalidGraphError
 from graphkit_prebuilt.multiagent.edge import GraphEdge
-from graphkit_prebuilt.multiagent.nodes import Node
+from graphkit_prebuilt.multiagent.nodes import Node, id_of
 
 
 def entries_of(
     nodes: Mapping[str, Node], edges: Sequence[GraphEdge], given: Iterable[str | Node] | None
 ) -> list[str]:
     """The ids of the nodes that a turn begins at: those given, else those that no edge leads to."""
-    named = [one.node_id if isinstance(one, Node) else one for one in given or ()]
+    named = [id_of(one) for one in given or ()]
     if named:
         return list(dict.fromkeys(named))
     led_to = {edge.target for edge in edges}

@@ -18,6 +18,8 @@ from benchmarks.supersteps import Counter, add_one, add_one_async, build_chain, 
 
 DIFFERENCES = 3
 FIVE_MODES = ["values", "updates", "tasks", "checkpoints", "custom"]
+"""What nodes write to "custom" is shown while they run: it is *live*."""
+NOT_LIVE = ["values", "updates", "tasks", "checkpoints", "debug"]
 
 
 def with_nodes(framework: Framework, saver: Any, sizes: Sizes) -> Sample:
@@ -65,7 +67,9 @@ def with_depth(framework: Framework, saver: Any, sizes: Sizes) -> Sample:
     return lambda: difference(deep) / difference(top)
 
 
-def with_streams(framework: Framework, saver: Any, sizes: Sizes) -> Sample:
+def with_streams(
+    framework: Framework, saver: Any, sizes: Sizes, five: list[str] = FIVE_MODES, one: str = "updates"
+) -> Sample:
     """How many times more a superstep costs that is streamed in five modes than in one."""
     app = compile_loop(framework, saver, add_one)
 
@@ -81,7 +85,7 @@ def with_streams(framework: Framework, saver: Any, sizes: Sizes) -> Sample:
     def difference(modes: Any) -> float:
         return median(seconds(modes, sizes.long) - seconds(modes, sizes.short) for _ in range(DIFFERENCES))
 
-    return lambda: difference(FIVE_MODES) / difference("updates")
+    return lambda: difference(five) / difference(one)
 
 
 def with_streams_async(framework: Framework, saver: Any, sizes: Sizes) -> Sample:
@@ -116,6 +120,8 @@ def rows(sizes: Sizes) -> list[Scenario]:
     )
     deep = "superstep cost, three graphs deep ÷ at the top"
     streamed = "superstep cost, streamed in five modes ÷ in one"
+    none_live = partial(streams, five=NOT_LIVE)
+    both_live = partial(streams, one="custom")
     twice = Target("at most", 2)
     return [
         Scenario(
@@ -127,6 +133,11 @@ def rows(sizes: Sizes) -> list[Scenario]:
         ),
         *(Scenario(f"{deep}{name}", "×", twice, depth, kind) for kind, name in SAVERS.items()),
         *(Scenario(f"{streamed}, sync{name}", "×", twice, streams, kind) for kind, name in SAVERS.items()),
+        *(
+            Scenario(f"{streamed}, sync, {which}{SAVERS[kind]}", "×", twice, prepare, kind)
+            for which, prepare in (("none live", none_live), ("the one live too", both_live))
+            for kind in ("none", "memory")
+        ),
         Scenario(f"{streamed}, async", "×", twice, streams_async),
         Scenario(f"{streamed}, async, in-memory saver", "×", twice, streams_async, "memory"),
     ]

@@ -109,7 +109,8 @@ class About:
     def metadata(self) -> dict[str, Any]:
         """Its run's and its node's, with the run's tags."""
         config = self._config
-        metadata = {**config.get("metadata", {}), **self._node}
-        if config.get("tags"):
-            metadata["tags"] = list(config["tags"])
+        given, tags = config.get("metadata"), config.get("tags")
+        metadata = {**given, **self._node} if given else dict(self._node)
+        if tags:
+            metadata["tags"] = list(tags)
         return metadata

@@ -91,7 +91,6 @@ class Run:
         self.held: list[Any] = []
         self.beside: list[Pending] = []  # records of this checkpoint, to be written when the run ends
         self.durable = self.saving.durable
-        self.wants_checkpoints = request.stored or "checkpoints" in listen
 
     def run(self) -> Generator[effects.Effect, Any, End]:
         try:
@@ -356,7 +355,7 @@ class Run:
         yield from self.flush()
 
     def _advance(self, now: float, count: bool = True) -> tuple[Checkpoint, ...]:
-        """Apply what the tasks wrote and plan what runs next; returns the checkpoint, if anybody wants it."""
+        """Apply what the tasks wrote and plan what runs next; returns the checkpoint, if it is stored."""
         standing, request = self.standing, self.request
         state, step, parent = standing.state, standing.step + 1, standing.checkpoint_id
         if standing.attending:
@@ -381,7 +380,7 @@ class Run:
         standing.step, standing.checkpoint_id, standing.amends = step, new_id, 0
         standing.tasks = make_tasks(plan, new_id, request.scope.namespace, step)
         self.steps += count
-        if not self.wants_checkpoints:
+        if not request.stored:
             return ()
         checkpoint = Checkpoint(
             new_id,

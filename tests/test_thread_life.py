@@ -265,6 +265,7 @@ def test_what_pruning_refuses(saver: Saver, options: dict[str, Any]) -> None:
 UPKEEP: dict[str, Callable[[Runner, Saver], None]] = {
     "set_ttl": lambda runner, saver: call(runner, saver, "set_ttl", "t", 1000),
     "prune": lambda runner, saver: call(runner, saver, "prune", keep_last=1),
+    "copy_thread": lambda runner, saver: call(runner, saver, "copy_thread", "t", "copy"),
 }
 
 
@@ -300,10 +301,12 @@ def test_the_same_call_goes_on_with_a_run_that_broke_off_whatever_was_done_in_be
         runner.invoke(graph, again, config)
     monkeypatch.undo()
     UPKEEP[upkeep](runner, saver)
-    assert runner.get_state(graph, config).values == {"log": ["in", *ran]}
-    assert runner.invoke(graph, again, config) == {"log": ["in", *ran, "breaks", "c"]}
-    call(runner, saver, "prune", keep_last=1)
-    assert call(runner, saver, "usage", "t").checkpoints == 1
+    for thread in call(runner, saver, "thread_ids"):
+        config = {"configurable": {"thread_id": thread}}
+        assert runner.get_state(graph, config).values == {"log": ["in", *ran]}
+        assert runner.invoke(graph, again, config) == {"log": ["in", *ran, "breaks", "c"]}
+        call(runner, saver, "prune", keep_last=1)
+        assert call(runner, saver, "usage", thread).checkpoints == 1
 
 
 # Forgetting runs

@@ -34,7 +34,8 @@ class _Part(NamedTuple):
 
 
 def copy(tables: WriteTables, layout: Layout, source: str, target: str) -> None:
-    """Write every row of a thread again under another id. What is damaged is found before the first is written."""
+    """Write every row of a thread again under another id; a run that broke off is one of the copy too. What is damaged
+    is found before the first is written."""
     parts = [_copied(tables, layout, source, target, namespace) for namespace in tables.namespaces(source)]
     for part in parts:
         place, row = (target, part.namespace), part.thread
@@ -42,6 +43,8 @@ def copy(tables: WriteTables, layout: Layout, source: str, target: str) -> None:
         tables.put_checkpoints(*place, part.checkpoints)
         tables.put_values(*place, part.values)
         tables.put_pending(*place, part.pending)
+        if row.state.holder is not None:
+            tables.break_off(target)
 
 
 def _copied(tables: ReadTables, layout: Layout, source: str, target: str, namespace: str) -> _Part:

@@ -401,7 +401,7 @@ class Threads(RuleBasedStateMachine):
             return
         self.saver.copy_thread(source, target)
         if name in self.models:
-            self.models[other] = replace(self.models[name], broke_off=False)
+            self.models[other] = self.models[name]  # also a run that broke off
 
     @rule(name=st.sampled_from(NAMES), keep=st.integers(1, 4))
     def prune(self, name: str, keep: int) -> None:

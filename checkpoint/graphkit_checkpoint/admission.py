@@ -96,7 +96,7 @@ def visible(tables: ReadTables, thread_id: str) -> ThreadRow | None:
         return None
     found = tables.thread(thread_id)
     if found is None or found.state.head is None:
-        refuse_rowless(tables, thread_id)
+        _refuse_rowless(tables, thread_id)
     return current(found)
 
 
@@ -115,7 +115,7 @@ def find_head(tables: ReadTables, thread_id: str) -> tuple[ThreadRow | None, lis
         return None, []
     found, way = tables.thread_at_head(thread_id)
     if found is None or found.state.head is None:
-        refuse_rowless(tables, thread_id)
+        _refuse_rowless(tables, thread_id)
     row = current(found)
     if row is None:
         return None, []
@@ -132,7 +132,7 @@ def find_row(
         return None
     thread = tables.thread(thread_id, namespace) if namespace else root
     if thread is None or thread.state.head is None:
-        refuse_rowless(tables, thread_id, namespace)
+        _refuse_rowless(tables, thread_id, namespace)
     wanted = checkpoint_id or (thread.state.head if thread else None)
     if not wanted:
         return None
@@ -142,7 +142,7 @@ def find_row(
     return row
 
 
-def refuse_rowless(tables: ReadTables, thread_id: str, namespace: str = "") -> None:
+def _refuse_rowless(tables: ReadTables, thread_id: str, namespace: str = "") -> None:
     """Raise `CheckpointCorruptError` if a thread that has no row, or none that names a head, has checkpoints."""
     for left in tables.recent(thread_id, namespace, None, 1):
         where = f" for its namespace {namespace!r}" if namespace else ""

@@ -62,7 +62,7 @@ def drafted(commit: Commit, sizes: Sizes) -> tuple[Draft, Sizes]:
     pending: list[tuple[str, str, str]] = []
     values: list[Any] = []
     for record in commit.pending:
-        pending.append((record.task_id, record.kind, record.key))
+        pending.append(record.name)
         values.append(record.value)
     sizes = dict(sizes)
     shortened = [_shortened(point, sizes) for point in commit.checkpoints]

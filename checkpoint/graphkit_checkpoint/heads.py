@@ -30,7 +30,7 @@ class Head:
     def of(cls, saved: Saved) -> Head:
         """The head that was read from rows."""
         point = saved.checkpoint
-        pending = {(record.task_id, record.kind, record.key): record for record in saved.pending}
+        pending = {record.name: record for record in saved.pending}
         return cls(saved.tip, point, saved.values, resize({}, saved.values), pending, point.id)
 
     def saved(self, thread: ThreadState) -> Saved:
@@ -52,7 +52,7 @@ class Head:
             for key in commit.forget:
                 self.pending.pop(key, None)
             for record in commit.pending:
-                self.pending[record.task_id, record.kind, record.key] = record
+                self.pending[record.name] = record
         self.laid_aside.append(draft)
 
     def hand_over(self, tip: Tip) -> None:

@@ -297,7 +297,7 @@ class Reader:
 
 
 def _names(pending: Iterable[Pending]) -> set[Name]:
-    return {(record.task_id, record.kind, record.key) for record in pending}
+    return {record.name for record in pending}
 
 
 def spans(body: CheckpointBody) -> Iterable[tuple[str, Version]]:

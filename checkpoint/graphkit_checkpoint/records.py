@@ -144,6 +144,11 @@ class Pending:
     key: str
     value: Any
 
+    @property
+    def name(self) -> Name:
+        """What it is replaced and forgotten by."""
+        return self.task_id, self.kind, self.key
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class ThreadState:

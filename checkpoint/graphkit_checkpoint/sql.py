@@ -239,7 +239,8 @@ class SqlSaver(BaseCheckpointSaver):
         version = recorded_version(connection)
         if version not in (None, SCHEMA_VERSION):
             self._migrate(connection, version)
-        missing = [name for name in metadata.tables if not inspect(connection).has_table(name)]
+        found = inspect(connection)
+        missing = [name for name in metadata.tables if not found.has_table(name)]
         if 0 < len(missing) < len(metadata.tables):  # they are made together
             raise StorageCorruptError(
                 f"the tables {', '.join(missing)} of {self.engine.url!r} are missing beside the others; restore the "

@@ -93,7 +93,7 @@ def _write_beside(layout: Layout, rows: Rows, commit: Commit) -> _Beside | None:
     the tip has not looked at."""
     at, checkpoints = commit.at, commit.checkpoints
     # Of several of one name the last stays: PostgreSQL cannot write a row twice in one statement.
-    records = {(record.task_id, record.kind, record.key): record for record in commit.pending}
+    records = {record.name: record for record in commit.pending}
     rows.pending = pending = [_pending_row(layout, rows, at, record) for record in records.values()]
     rows.forget = forget = [(at, *name) for name in commit.forget]
     if checkpoints and checkpoints[-1].id == at:

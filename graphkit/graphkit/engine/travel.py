@@ -68,9 +68,7 @@ def relayed(outer: Saved, namespace: str) -> list[tuple[str, str, str]]:
         if record.kind == QUESTION and f"{record.value['namespace']}|".startswith(f"{namespace}|")
     }
     return [
-        (record.task_id, record.kind, record.key)
-        for record in outer.pending
-        if record.kind in (QUESTION, ANSWER) and record.key in asked
+        record.name for record in outer.pending if record.kind in (QUESTION, ANSWER) and record.key in asked
     ]
 
 
